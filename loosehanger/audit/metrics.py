@@ -47,14 +47,21 @@ class AuditMetrics(Collector):
     """The metrics of the last round.
 
     Args:
+        every_s: seconds from one round to the next.
         canary_s: seconds from one canary to the next; None for none.
         with_risks: whether mirrors' lag and time to loss are served, too; the lab's console serves the lab's.
         now: returns the seconds since the epoch.
     """
 
     def __init__(
-        self, canary_s: float | None = None, now: Callable[[], float] = time.time, *, with_risks: bool = False
+        self,
+        every_s: float,
+        canary_s: float | None = None,
+        now: Callable[[], float] = time.time,
+        *,
+        with_risks: bool = False,
     ) -> None:
+        self._every_s = every_s
         self._canary_s = canary_s
         self._with_risks = with_risks
         self._now = now
@@ -96,7 +103,7 @@ class AuditMetrics(Collector):
             paused.add_metric([], self._paused)
             yield paused
         if (document := self._last) is not None:
-            yield from _round(document)
+            yield from _round(document, self._every_s)
             yield from _flows(document)
             yield from self._canaries(document)
             if self._with_risks:
@@ -117,9 +124,11 @@ class AuditMetrics(Collector):
         yield from (interval, age, latency)
 
 
-def _round(document: Document) -> Iterator[Metric]:
+def _round(document: Document, every_s: float) -> Iterator[Metric]:
     ended = _gauge("round_timestamp_seconds", "When the last round had read the regions", ())
     ended.add_metric([], document["at"] / 1000)
+    interval = _gauge("round_interval_seconds", "Time from the beginning of one round to the next", ())
+    interval.add_metric([], every_s)
     since = _gauge("since_timestamp_seconds", "The time from which records are counted and judged", ())
     since.add_metric([], document["since"] / 1000)
     verdict = _gauge("round_verdict", "Verdict of the last round about all that it judges", ("verdict",))
@@ -132,7 +141,7 @@ def _round(document: Document) -> Iterator[Metric]:
         if kind == "canaries":
             entries = [entry for entry in entries if entry["late"] or entry["missing"]]
         alarms.add_metric([kind], len(entries))
-    yield from (ended, since, verdict, alarms)
+    yield from (ended, interval, since, verdict, alarms)
 
 
 def _flows(document: Document) -> Iterator[Metric]:

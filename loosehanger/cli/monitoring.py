@@ -25,8 +25,8 @@ INTERVAL = "5s"
 LONGEST_FOR_S = 15
 PARTS = {"Kafka": "kafka", "KafkaMirrorMaker2": "mirrormaker2"}
 """What follows the resource's name in Strimzi's names of its pods, by kind."""
-LAB_THRESHOLDS = {"MirrorLagging": ("> 60", "> 15")}
-"""Production's comparison of an alert that would take longer than a minute in a lab, and the lab's."""
+LAB_THRESHOLDS = {"MirrorLagging": ("> 60", "> 15"), "CanaryStale": ("+ 60", "+ 30")}
+"""What an alert's expression has in production, and would fire after more than a minute in a lab; and the lab's."""
 
 
 def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str], str]) -> int:

@@ -77,7 +77,7 @@ def main() -> int:
         products=_PRODUCTS,
         canary_s=given.canary or None,
     )
-    metrics = AuditMetrics(options.canary_s)
+    metrics = AuditMetrics(given.every, options.canary_s)
     folder = Folder(given.state)
     with folder.locked(), MetricsServer(metrics, where, token):
         ended = threading.Event()

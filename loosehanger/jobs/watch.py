@@ -59,7 +59,7 @@ def main() -> int:
             signal.signal(number, lambda *_: _leave())
         # Before Spark starts, which takes seconds: whether there is anything to watch.
         scope = survey(lab)
-        metrics = AuditMetrics(options.canary_s)
+        metrics = AuditMetrics(given.every, options.canary_s)
         # One that was killed could not withdraw its target.
         targets.forget_dead_watch(lab_home())
         if given.metrics:

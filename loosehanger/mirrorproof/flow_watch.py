@@ -296,7 +296,7 @@ def watch(options: argparse.Namespace) -> int:
         stack.enter_context(folder.locked())
         scope = flows.survey()
         watched = flows.watch(options, scope, folder, _warn)
-        metrics = AuditMetrics(options.canary, with_risks=True)
+        metrics = AuditMetrics(options.every, options.canary, with_risks=True)
         if options.metrics:
             token = metrics_token(options.metrics_token_file)
             _warn_of_network(options.metrics[0])

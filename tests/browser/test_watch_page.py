@@ -33,7 +33,7 @@ def width(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def served(browser: Browser, width: int, scheme: Any) -> Iterator[tuple[Page, AuditMetrics, list[str]]]:
     """The page before its first round, its metrics, and what the browser said and asked for."""
-    metrics = AuditMetrics()
+    metrics = AuditMetrics(5)
     with MetricsServer(metrics, ("127.0.0.1", 0), TOKEN, {"/": StatusPage(metrics).answer}) as server:
         context = browser.new_context(
             viewport={"width": width, "height": 800},

@@ -52,7 +52,7 @@ def document(*flows: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def metrics(found: dict[str, Any] | None, canary_s: float | None = None) -> AuditMetrics:
     """The metrics after this round, read 10 s later."""
-    made = AuditMetrics(canary_s, lambda: AT + 10)
+    made = AuditMetrics(5, canary_s, lambda: AT + 10)
     assert list(made.following([found] if found else [])) == ([found] if found else [])
     return made
 
@@ -125,6 +125,7 @@ def test_a_canary_has_an_age_once_it_has_arrived() -> None:
     assert of(found, "canary_age_seconds", **of_canary) == 40
     assert of(found, "canary_latency_seconds", **of_canary) == 1.5
     assert of(found, "canary_interval_seconds") == 120
+    assert of(found, "round_interval_seconds") == 5
     assert of(found, "alarms", kind="canaries") == 1
     found = samples(metrics(document(canaries=[canary(newest=None, latency_s=None)]), canary_s=120))
     assert of(found, "canary_age_seconds", **of_canary) is None

@@ -41,7 +41,7 @@ class Lab:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.metrics = AuditMetrics()
+        self.metrics = AuditMetrics(5)
         self.lines: list[str] = []
         self.begun = 0
         self.errors: list[LabError] = []

@@ -119,7 +119,7 @@ def watched(**changes: Any) -> dict[str, Any]:
 
 
 def test_lag_and_time_to_loss_have_the_names_that_the_control_room_serves() -> None:
-    made = AuditMetrics(None, lambda: AT, with_risks=True)
+    made = AuditMetrics(5, None, lambda: AT, with_risks=True)
     list(made.following([watched()]))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(made)
@@ -143,7 +143,7 @@ def test_lag_and_time_to_loss_have_the_names_that_the_control_room_serves() -> N
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    made = AuditMetrics()
+    made = AuditMetrics(5)
     list(made.following([watched()]))
     with MetricsServer(made, ("127.0.0.1", 0), TOKEN, {"/": StatusPage(made).answer}) as server:
         yield f"http://127.0.0.1:{server.port}"

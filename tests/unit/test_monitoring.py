@@ -58,7 +58,7 @@ def served() -> set[str]:
     """The name of every series that a control room or an audit can serve."""
     names = set()
     nothing: dict[str, Any] = {name: [] for name in ("flows", *ALARMS)}
-    audit = AuditMetrics(canary_s=120)
+    audit = AuditMetrics(5, canary_s=120)
     audit.resume()
     list(audit.following([{"at": 0, "since": 0, "totals": {"late": 0}, **nothing}]))
     for family in (*Scrape([], {}, [], {}, [], None, changing=False).collect(), *audit.collect()):
@@ -160,11 +160,16 @@ def test_the_lab_profile_waits_no_longer_than_15_seconds() -> None:
 
 
 def test_a_threshold_of_the_lab_takes_the_place_of_productions() -> None:
-    alerts = yaml.safe_load((MONITORING / "rules" / "alerts.yaml").read_text(encoding="utf-8"))
-    rules = {rule["alert"]: rule for group in alerts["groups"] for rule in group["rules"]}
-    ours = {rule["alert"]: rule for group in lab_profile(alerts)["groups"] for rule in group["rules"]}
+    files = [
+        yaml.safe_load((MONITORING / "rules" / f"{name}.yaml").read_text(encoding="utf-8"))
+        for name in ("alerts", "audit")
+    ]
+    rules, ours = (
+        {rule["alert"]: rule for file in profile for group in file["groups"] for rule in group["rules"]}
+        for profile in (files, map(lab_profile, files))
+    )
     for alert, (production, in_lab) in LAB_THRESHOLDS.items():
-        assert rules[alert]["expr"].count(f" {production} ") == 1
+        assert rules[alert]["expr"].count(f" {production}") == 1
         assert ours[alert]["expr"] == rules[alert]["expr"].replace(production, in_lab)
     same = rules.keys() - LAB_THRESHOLDS.keys()
     assert {alert: rules[alert]["expr"] for alert in same} == {alert: ours[alert]["expr"] for alert in same}
