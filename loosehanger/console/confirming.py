@@ -58,7 +58,7 @@ async def confirm(
 
 def compared(subject: str, rows: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
     """The table of a page that asks: each subject as it is, and as it will be."""
-    return {"label": "The change", "numbers": 0, "rows": rows, "columns": [subject, "Now", "Afterwards"]}
+    return {"label": "Before and after", "numbers": 0, "rows": rows, "columns": [subject, "Now", "Afterwards"]}
 
 
 async def made(context: Context, session: Session, work: Awaitable[str], then: str, otherwise: str) -> Response:

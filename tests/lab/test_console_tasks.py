@@ -87,7 +87,7 @@ def finds_why_a_mirror_lags(newcomer: Newcomer) -> None:
     mirror = newcomer.section("mm2-na in north-america")
     expect(mirror).to_be_in_viewport()
     newcomer.click("link", "Resume", mirror)
-    expect(newcomer.row("The change", "Connector", "paused", "running")).to_be_visible()
+    expect(newcomer.row("Before and after", "Connector", "paused", "running")).to_be_visible()
     newcomer.click("button", "Resume")
     expect(mirror.get_by_role("heading", name="mm2-na in north-america healthy")).to_be_visible()
     assert newcomer.clicks == 3

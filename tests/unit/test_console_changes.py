@@ -196,7 +196,7 @@ def state_of(console: Running) -> object:
 
 def rows_of(html: str) -> list[list[str]]:
     """The rows of the page that asks: what is changed, as it is, and as it will be."""
-    table = html.split('aria-label="The change"')[2]
+    table = html.split('aria-label="Before and after"')[1]
     return [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", row) for row in table.split("<tr>")[2:]]
 
 
