@@ -96,7 +96,7 @@ def test_a_circle_of_prefixes_ends_and_one_with_a_hop_that_adds_none_is_refused(
     chain(circle=True).check()
     # One hop without a mark is not enough: the others still know theirs.
     chain("da", circle=True).check()
-    with pytest.raises(WrongUseError, match=r"LH\.ORDERS would return .*for ever under longer and longer names"):
+    with pytest.raises(WrongUseError, match=r"LH\.ORDERS would return .*forever under longer and longer names"):
         chain("bc", "da", circle=True).check()
     # What its pattern leaves out does not come back.
     chain("bc", "da", circle=True, patterns={"da": r"LH\..*"}).check()

@@ -112,7 +112,7 @@ DONE: dict[str, list[Made]] = {
     "09-data-isolation/6": [Made([CHECKPOINTS], claims=A_GROUP), Made(claims=A_GROUP)],
     **{f"11-silent-faults/{number}": [broken(fault), Made()] for number, fault in enumerate(FAULTS, start=1)},
     "12-hybrid/1": [Made(inwards={"refuses": True, "turned_away": 1, "connections": 1})],
-    "12-hybrid/5": [
+    "12-hybrid/7": [
         Made(
             [CUSTOMERS_TOO],
             status={"stage": "retire-key"},

@@ -62,7 +62,7 @@ def content(folder: Path) -> dict[str, Any]:
         "03-broadcast/8",
         "05-active-passive/4",
         *(f"09-data-isolation/{n}" for n in (2, 3, 4, 5, 6)),
-        "12-hybrid/5",
+        "12-hybrid/7",
         "13-rolling/4",
     ],
 )
