@@ -61,11 +61,11 @@ class Worker:
         return answer
 
 
-def wait(monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
+def wait(monkeypatch: pytest.MonkeyPatch, *workers: Worker, bound_s: float = 30.0) -> None:
     """Waits before the second one restarts."""
     monkeypatch.setattr(rolling, "_client", lambda _, port: workers[port - 19150])
     ports = [19150 + index for index in range(len(workers))]
-    rolling.wait_for_others({}, ports, "north-america: mirror", 0.3, 1)
+    rolling.wait_for_others({}, ports, "north-america: mirror", bound_s, 1)
 
 
 def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +75,11 @@ def test_the_next_worker_waits_until_the_others_are_back(monkeypatch: pytest.Mon
     wait(monkeypatch, first, Worker(alone))
     assert first.answers == [both]
     with pytest.raises(LabError, match=r"north-america: mirror: the group's other workers, .*port 19150 has no share"):
-        wait(monkeypatch, Worker(alone), Worker(alone))
+        wait(monkeypatch, Worker(alone), Worker(alone), bound_s=0.3)
     with pytest.raises(LabError, match=r"port 19150 has not read the connectors' configurations yet"):
-        wait(monkeypatch, Worker({}), Worker(alone))
+        wait(monkeypatch, Worker({}), Worker(alone), bound_s=0.3)
     with pytest.raises(LabError, match=r"not within .* no Connect worker answers"):
-        wait(monkeypatch, Worker(None), Worker(alone))
+        wait(monkeypatch, Worker(None), Worker(alone), bound_s=0.3)
 
 
 @pytest.mark.parametrize(
