@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,6 +11,17 @@ _IMPLIES = {
     "DESCRIBE_CONFIGS": {"ALTER_CONFIGS"},
 }
 """Operations that imply another one for Kafka's authorizer."""
+_WITHIN = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def constant(word: str) -> str:
+    """Returns a manifest's word as Kafka's protocol writes it: ``describeConfigs`` becomes ``DESCRIBE_CONFIGS``."""
+    return _WITHIN.sub("_", word).upper()
+
+
+def named_operation(operation: str) -> str:
+    """Returns an operation as manifests write it: ``DESCRIBE_CONFIGS`` becomes ``DescribeConfigs``."""
+    return operation.replace("_", " ").title().replace(" ", "")
 
 
 class NeededRight(NamedTuple):
@@ -23,8 +35,7 @@ class NeededRight(NamedTuple):
     @property
     def text(self) -> str:
         """``Read on topic x``, for messages."""
-        operation = self.operation.replace("_", " ").title().replace(" ", "")
-        return f"{operation} on {self.kind.lower().replace('_', ' ')} {self.name}"
+        return f"{named_operation(self.operation)} on {self.kind.lower().replace('_', ' ')} {self.name}"
 
 
 class AclRule(NamedTuple):
@@ -36,6 +47,15 @@ class AclRule(NamedTuple):
     prefix: bool
     operation: str
     allows: bool
+    host: str = "*"
+    """The address that it applies to; an asterisk for all."""
+
+    @property
+    def text(self) -> str:
+        """``Allow Read on topic x* for User:ann``, for messages."""
+        right = NeededRight(self.kind, f"{self.name}*" if self.prefix else self.name, self.operation)
+        at = "" if self.host == "*" else f" at {self.host}"
+        return f"{'Allow' if self.allows else 'Deny'} {right.text} for {self.principal}{at}"
 
     def covers(self, user: str, right: NeededRight) -> bool:
         """Whether it applies to this user and this right."""

@@ -403,6 +403,7 @@ def _why_active(admin: KafkaAdminClient, region: str, group: str) -> str:
 
 
 def _users(region: str, admin: KafkaAdminClient) -> list[User]:
+    from loosehanger.acls import named_operation
     from loosehanger.kafka.acls import read_rules
 
     known = {
@@ -413,9 +414,7 @@ def _users(region: str, admin: KafkaAdminClient) -> list[User]:
     for rule in read_rules(admin):
         name = rule.principal.removeprefix("User:")
         place = rule.kind, f"{rule.name}*" if rule.prefix else rule.name, rule.allows
-        rules.setdefault(name, {}).setdefault(place, set()).add(
-            rule.operation.replace("_", " ").title().replace(" ", "")
-        )
+        rules.setdefault(name, {}).setdefault(place, set()).add(named_operation(rule.operation))
     return [
         User(
             region=region, name=name, mechanisms=known.get(name, []),

@@ -42,6 +42,7 @@ def read_rules(admin: Any) -> list[AclRule]:
             one.resource_pattern.pattern_type is ACLResourcePatternType.PREFIXED,
             one.operation.name,
             one.permission_type is ACLPermissionType.ALLOW,
+            str(one.host),
         )
         for one in found
     ]

@@ -1,14 +1,19 @@
-"""Which users of other regions may read a topic: those whose secrets are copied there and whose ACLs allow it."""
+"""The ACLs that the manifests list, and which users of other regions may read a topic: those whose secrets are copied
+there and whose ACLs allow it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from loosehanger.acls import AclRule, constant
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.topology import Topology
 
 _READING = {"read", "all"}
+_CLUSTER = "kafka-cluster"
+"""Kafka's name for the resource of a cluster."""
 
 
 class RemoteReader(NamedTuple):
@@ -34,6 +39,24 @@ def readers_from(topology: Topology, region: str, topic: str) -> Iterator[Remote
         for user in topology.of_kind("KafkaUser", origin):
             if user.name == name and (rule := _rule(user, topic)):
                 yield RemoteReader(origin, name, rule)
+
+
+def listed_rules(topology: Topology, region: str) -> set[AclRule]:
+    """Returns the ACLs that the KafkaUser resources of a region list, as its cluster has them."""
+    return {
+        AclRule(
+            f"User:{sign_ins.principal(user.name, user.content)}",
+            constant(acl["resource"]["type"]),
+            acl["resource"].get("name", _CLUSTER),
+            acl["resource"].get("patternType") == "prefix",
+            constant(operation),
+            acl.get("type", "allow") == "allow",
+            acl.get("host", "*"),
+        )
+        for user in topology.of_kind("KafkaUser", region)
+        for acl in ((user.content.get("spec") or {}).get("authorization") or {}).get("acls") or ()
+        for operation in acl.get("operations") or ()
+    }
 
 
 def _rule(user: Document, topic: str) -> str:

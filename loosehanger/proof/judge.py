@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loosehanger.acls import AclRule
 from loosehanger.lab.claims.claims import OF_LEDGERS, Claim, Kind
+from loosehanger.lab.mirrors.replication import synchronises_acls
 from loosehanger.proof.compare.comparison import Counts
 from loosehanger.proof.compare.configurations import STRUCTURE, ConfigDifference
 from loosehanger.proof.compare.retention_gaps import History
@@ -280,6 +282,23 @@ def _absent(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> It
         yield Finding(f"{record['kind']}_present", "disproves", claim.id, count=record["records"], details=details)
 
 
+def _rights(claim: Claim, evidence: Evidence, _: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
+    """A region's cluster has no ACL that the manifests do not list."""
+    region = claim.subject["region"]
+    if claim.id not in evidence.unlisted:
+        yield Finding("rights_unread", "undecides", claim.id, details={"region": region})
+    for rule in evidence.unlisted.get(claim.id, ()):
+        mirror = next((flow.mirror.name for flow in evidence.flows if _copies(flow, region, rule)), "")
+        details = {"region": region, "rule": rule.text, **rule._asdict(), "mirror": mirror}
+        yield Finding("right_unlisted", "disproves", claim.id, details=details)
+
+
+def _copies(flow: Flow, region: str, rule: AclRule) -> bool:
+    """Whether the mirror of a flow writes such ACLs."""
+    target = flow.target, flow.target_topic, "TOPIC"
+    return target == (region, rule.name, rule.kind) and not rule.prefix and synchronises_acls(flow.mirror)
+
+
 def _whole(claim: Claim, evidence: Evidence, verdicts: Mapping[FlowId, Verdict]) -> Iterator[Finding]:
     """A region's local and mirrored topics together hold what every region has produced, each record once."""
     region, topic = claim.subject["region"], claim.subject["topic"]
@@ -437,6 +456,7 @@ _JUDGES: Mapping[Kind, Judge] = {
     "contains": _contains,
     "through": _through,
     "absent": _absent,
+    "rights": _rights,
     "whole": _whole,
     "kept": _kept,
     "groups": _groups,

@@ -9,7 +9,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from loosehanger.errors import LabError, UnreachableError
-from loosehanger.lab.access import readers_from
+from loosehanger.lab.access import listed_rules, readers_from
 from loosehanger.lab.claims.claims import OF_LEDGERS, Forbidden
 from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
@@ -110,6 +110,7 @@ class Proof:
             FlowComparer(run).compare_all()
             self._name_unknown_groups()
             self._check_isolation()
+            self._check_rights()
             self._look_at_ledgers()
             settings.collect()
             self._finish_sampling()
@@ -199,6 +200,23 @@ class Proof:
             ),
             tuple(row.asDict() for row in rows),
         )
+
+    def _check_rights(self) -> None:
+        """Compares the ACLs of clusters with those of the manifests."""
+        for claim in self._run.lab.claims:
+            if claim.kind != "rights":
+                continue
+            region = claim.subject["region"]
+            reason = self._found.away.get(region)
+            try:
+                if not reason:
+                    listed = listed_rules(self._run.lab.topology, region)
+                    rules = sorted(set(self._run.clusters[region].rules()) - listed)
+                    self._found.unlisted[claim.id] = tuple(rules)
+            except UnreachableError as error:
+                reason = str(error)
+            if reason:
+                self._found.findings.append(Finding("inconclusive", "undecides", claim.id, details={"reason": reason}))
 
     def _look_at_ledgers(self) -> None:
         """Examines the cost of a switch, for the claims about it."""

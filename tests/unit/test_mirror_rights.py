@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
 from loosehanger.acls import AclRule, NeededRight, missing
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.lab.access import listed_rules
 from loosehanger.lab.manifests.resources import as_text
 from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, missing_rights, of_workers, user_of
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -16,30 +16,6 @@ from loosehanger.lab.mirrors.replication import named_topics, selected_topics
 from loosehanger.lab.scenario import MIRROR
 
 from .test_scenario_rights import EVENTS, OF_TENANT, flows, topology
-
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def constant(word: str) -> str:
-    """A manifest's word as Kafka writes it in its protocol: ``describeConfigs`` becomes ``DESCRIBE_CONFIGS``."""
-    return _WORDS.sub("_", word).upper()
-
-
-def rules(scenario: str, region: str) -> list[AclRule]:
-    """The rules that a region's manifests give."""
-    return [
-        AclRule(
-            f"User:{user.name}",
-            constant(acl["resource"]["type"]),
-            acl["resource"].get("name", "kafka-cluster"),
-            acl["resource"].get("patternType") == "prefix",
-            constant(operation),
-            acl.get("type", "allow") == "allow",
-        )
-        for user in topology(scenario).of_kind("KafkaUser", region)
-        for acl in user.content["spec"]["authorization"]["acls"]
-        for operation in acl["operations"]
-    ]
 
 
 def ends(scenario: str, mirror: Mirror) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
@@ -60,10 +36,10 @@ def test_no_mirror_of_the_kits_lacks_a_right_and_one_that_is_taken_away_is_named
     topics = selected_topics(mirror, [f"{EVENTS}ORDERS", f"{OF_TENANT}ORDERS", *named_topics(mirror)])[:1]
     reads, writes = (end["authentication"]["username"] for end in (source, target))
     needed = at_source(mirror, topics, config)
-    given = rules(scenario, mirror.source)
+    given = listed_rules(topology(scenario), mirror.source)
     assert missing(given, reads, needed) == []
     at_the_target = [*of_workers(target, [mirror.connector]), *at_target(mirror, topics, config)]
-    assert missing(rules(scenario, mirror.target), writes, at_the_target) == []
+    assert missing(listed_rules(topology(scenario), mirror.target), writes, at_the_target) == []
     without = [rule for rule in given if rule.operation != "READ"]
     said = missing_rights(mirror.source, reads, missing(without, reads, needed))
     assert said.startswith(f"user {reads} lacks in {mirror.source}: Read on topic {topics[0]}")

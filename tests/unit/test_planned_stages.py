@@ -29,6 +29,7 @@ from loosehanger.lab.actions import (
     SnapshotMirrors,
     Wipe,
 )
+from loosehanger.lab.claims.claims import rights_judged
 from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.plan import Plan, Step, plan_stage, steps
 from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario, scenario_names
@@ -155,7 +156,10 @@ def of_role(role: Mapping[str, Any], region: str, scenario: Scenario, manifests:
         return documents(made)
     folder = ROOT / "roles" / name
     known = {**variables(folder / "defaults" / "main.yml"), "inventory_hostname": region}
-    known["lab"] = {"control_room": scenario.control_room, "topics": scenario.topics}
+    judges_rights = sorted(rights_judged(scenario.claims))
+    known["lab"] = {
+        "control_room": scenario.control_room, "topics": scenario.topics, "judges_rights": judges_rights,
+    }  # fmt: skip
     of_regions = variables(ROOT / "inventories" / "local" / "regions.yaml")["regions"]
     known |= {**of_regions["vars"], **of_regions["hosts"][region]}
     known |= {key: value for key, value in role.items() if key != "role"}

@@ -18,15 +18,17 @@ from kafka import TopicPartition
 from kafka.errors import TopicAuthorizationFailedError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
+from loosehanger.acls import AclRule
 from loosehanger.errors import ExitCode, LabError, UnreachableError, WrongUseError, run_command
 from loosehanger.jobs import prove
 from loosehanger.kafka.cluster import Cluster, Config
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import Held, Holder
 from loosehanger.lab import job_options
-from loosehanger.lab.claims.claims import DeclaredThrough
+from loosehanger.lab.claims.claims import DeclaredRights, DeclaredThrough
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
+from loosehanger.lab.topology import Topology
 from loosehanger.proof import cuts, flow_comparer, flow_finder, proof, session, settings_comparer, snapshot
 from loosehanger.proof import run as proof_run
 from loosehanger.proof.compare.comparison import Counts
@@ -42,6 +44,8 @@ from loosehanger.proof.session import SparkEndedError, cause
 from loosehanger.proof.snapshot import OffsetSnapshot
 from loosehanger.proof.spark_log import SparkLog
 from loosehanger.proof.verdict import judge
+
+from ..topologies import documents, user
 
 PLACES = {topic: TopicPartition(topic, 0) for topic in "abcd"}
 MIRROR = Mirror("to-na", "europe", "na", "europe", "na", "identity", ".", "[a-d]", "", "c", {})
@@ -115,6 +119,11 @@ class StubCluster:
 
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, Config]]:
         return {topic: {} for topic in topics}
+
+    def rules(self) -> list[AclRule]:
+        if self.region in self.away:
+            raise UnreachableError(f"{self.region}: the cluster does not answer (gone)")
+        return [AclRule("User:eve", "TOPIC", "a", prefix=False, operation="READ", allows=True)]
 
     def last_records(self, ranges: Mapping[TopicPartition, Any], _: float) -> Any:
         return {place: 9 for place in ranges if place not in self.unread}, self.unread
@@ -388,6 +397,28 @@ def test_what_a_chain_carries_is_waited_for_at_each_hop(
     (claim,) = (claim for claim in document["claims"] if claim["kind"] == "through")
     assert claim["verdict"] == verdict
     assert ("d, europe → sa: has not reached na yet, as d" in document["reasons"]) == (verdict == "inconclusive")
+
+
+def test_the_acls_of_a_region_are_compared_with_its_manifests(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    acl = {"resource": {"type": "topic", "name": "a"}, "operations": ["Read"]}
+    eve = user("sa", "eve", authorization={"type": "simple", "acls": [acl]})
+    rights = DeclaredRights.model_validate({"rights": ["na", "sa"]})
+    judging = replace(lab, declared_claims=(rights,), topology=Topology(documents(eve)))
+
+    def found() -> dict[str, tuple[str, ...]]:
+        claims = [claim for claim in run(judging)[0]["claims"] if claim["kind"] == "rights"]
+        return {claim["region"]: (claim["verdict"], *claim["reasons"][:1]) for claim in claims}
+
+    named = "na has an ACL that no manifest lists: Allow Read on topic a for User:eve; mirror to-na copies ACLs"
+    assert found() == {"na": ("disproved", f"{named} (sync.topic.acls.enabled)"), "sa": ("proved",)}
+
+    def wait(*_: Any, **__: Any) -> MirrorProgress:
+        StubCluster.away = {"sa"}
+        return MirrorProgress("RUNNING", dict.fromkeys(PLACES.values(), 9))
+
+    monkeypatch.setattr(cuts, "wait_for_mirror", wait)
+    assert found()["sa"] == ("inconclusive", "sa: the cluster does not answer (gone)")
+    assert found()["na"][0] == "disproved"
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

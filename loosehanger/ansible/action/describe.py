@@ -19,6 +19,7 @@ from ansible.template import trust_as_template
 
 from loosehanger.ansible.described import FACT, described, scenario_of
 from loosehanger.ansible.kit_action import KitAction
+from loosehanger.lab.claims.claims import rights_judged
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import read_file
 from loosehanger.lab.mirrors.mirror import routes_text
@@ -70,9 +71,9 @@ def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
     """The variables that templates have of the scenario, and of the resources described before them.
 
     ``scenario`` (its name), ``control_room`` (a region), ``topics`` (what their names begin with), ``fenced`` (the
-    regions that any stage fences), ``routes`` (where mirrors take topics, as text), and ``regions``: those with a
-    cluster, and for each its cluster's name, the type of the users that sign in there (empty for rights only), the
-    mirrors that run there, and its place on the map.
+    regions that any stage fences), ``judges_rights`` (the regions whose ACLs a claim covers), ``routes`` (where
+    mirrors take topics, as text), and ``regions``: those with a cluster, and for each its cluster's name, the type of
+    the users that sign in there (empty for rights only), the mirrors that run there, and its place on the map.
     """
     scenario, stage = scenario_of(variables)
     known = {
@@ -80,6 +81,7 @@ def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
         "control_room": scenario.control_room if scenario else "",
         "topics": list(scenario.topics) if scenario else [],
         "fenced": sorted({region for one in scenario.stages.values() for region in one.fenced}) if scenario else [],
+        "judges_rights": sorted(rights_judged(scenario.claims)) if scenario else [],
     }
     if not with_regions:
         return known

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from loosehanger.lab.scenario import Stage
     from loosehanger.lab.topology import Topology
 
-Kind = Literal["copy", "contains", "through", "absent", "whole", "kept", "groups"]
+Kind = Literal["copy", "contains", "through", "absent", "rights", "whole", "kept", "groups"]
 """``copy``: the target topics equal the source's topics, and have no other writer. ``contains``: every record of the
 source is in the target topic, where others may write too. ``through``: every record written at one end of a chain of
 mirrors is at the other end and at each hop, once. ``absent``: a region holds nothing of a kind, and its users cannot
-read it in the region that does. ``whole``: a region's local and mirrored topics together hold what every region
-produced, each record once. ``kept``: every record that a producer's ledger calls acknowledged is in a live cluster.
+read it in the region that does. ``rights``: a region's cluster has no ACL that the manifests do not list. ``whole``:
+a region's local and mirrored topics together hold what every region produced, each record once. ``kept``: every record
+that a producer's ledger calls acknowledged is in a live cluster.
 ``groups``: a consumer group resumed elsewhere, skipped nothing, and read again exactly what was predicted when the
 mirror stopped."""
 OF_LEDGERS = ("kept", "groups")
@@ -257,6 +258,22 @@ class DeclaredAbsent(Declared):
         names.check_cluster(self.region, where("in"))
 
 
+class DeclaredRights(Declared):
+    """``{rights: [west]}``: each region's cluster has no ACL but those of its KafkaUser resources."""
+
+    regions: Annotated[tuple[str, ...], Field(alias="rights", min_length=1)]
+
+    def expand(self, mirrors: Sequence[Mirror], number: int) -> Iterator[Claim]:  # noqa: ARG002 - as every claim
+        """See ``Declared``."""
+        for region in self.regions:
+            yield Claim(f"rights:{region}", "rights", subject={"region": region})
+
+    def check(self, names: Names, where: Where) -> None:
+        """See ``Declared``."""
+        for region in self.regions:
+            names.check_cluster(region, where("rights"))
+
+
 class DeclaredWhole(Declared):
     """``{whole: LH.ORDERS, in: [east, west]}``: each region has what all produced, each record once."""
 
@@ -343,6 +360,7 @@ _KINDS: Mapping[Kind, type[Declared]] = {
     "contains": DeclaredContains,
     "through": DeclaredThrough,
     "absent": DeclaredAbsent,
+    "rights": DeclaredRights,
     "whole": DeclaredWhole,
     "kept": DeclaredKept,
     "groups": DeclaredGroups,
@@ -365,6 +383,7 @@ DeclaredClaim = Annotated[
     | Annotated[DeclaredContains, Tag("a contains claim")]
     | Annotated[DeclaredThrough, Tag("a through claim")]
     | Annotated[DeclaredAbsent, Tag("an absent claim")]
+    | Annotated[DeclaredRights, Tag("a rights claim")]
     | Annotated[DeclaredWhole, Tag("a whole claim")]
     | Annotated[DeclaredKept, Tag("a kept claim")]
     | Annotated[DeclaredGroups, Tag("a groups claim")],
@@ -396,6 +415,11 @@ def chains_of(mirrors: Iterable[Mirror], declared: Sequence[DeclaredClaim], stag
     every = tuple(mirrors)
     found = [chain_of(every, e.mirrors) for e in declared if isinstance(e, DeclaredThrough) and e.holds_at(stage)]
     return tuple(as_mirror(hops) for hops in found if hops)
+
+
+def rights_judged(declared: Iterable[DeclaredClaim]) -> set[str]:
+    """Returns the regions whose ACLs a claim of any stage covers: the prover must be able to read them."""
+    return {region for entry in declared if isinstance(entry, DeclaredRights) for region in entry.regions}
 
 
 def claims_of(

@@ -51,7 +51,7 @@ class Mirror:
     checkpoint_state: str = "running"
     """The state of its checkpoint connector in its manifest."""
     synchronisation: Mapping[str, str] = field(default_factory=dict)
-    """Its source connector's settings for copying topic configurations: see ``replication.synchronises``."""
+    """Its source connector's settings for copying topic configurations and ACLs: see ``replication.synchronises``."""
     renaming: Renaming | None = None
     """The rule for the names of copies, of clusters of the user's own only."""
 

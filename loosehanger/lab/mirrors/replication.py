@@ -19,8 +19,9 @@ IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 DEFAULT_EXCLUDED = r"mm2.*\.internal, .*\.replica, __.*"
 """MM2's default of ``topics.exclude``."""
 SYNCHRONISED, UNSYNCHRONISED = "sync.topic.configs.enabled", "config.properties.exclude"
-SYNCHRONISATION = (SYNCHRONISED, UNSYNCHRONISED)
-"""The settings of a source connector that control which topic configurations it copies."""
+ACLS_SYNCHRONISED = "sync.topic.acls.enabled"
+SYNCHRONISATION = (SYNCHRONISED, UNSYNCHRONISED, ACLS_SYNCHRONISED)
+"""The settings of a source connector that control what it copies of a topic beside its records."""
 NOT_SYNCHRONISED = frozenset(
     {
         # MM2 4.3.1's config.properties.exclude.
@@ -81,6 +82,11 @@ def synchronises(mirror: Mirror, setting: str) -> bool:
     if UNSYNCHRONISED not in mirror.synchronisation:
         return setting not in NOT_SYNCHRONISED
     return not _pattern(mirror, mirror.synchronisation[UNSYNCHRONISED]).fullmatch(setting)
+
+
+def synchronises_acls(mirror: Mirror) -> bool:
+    """Whether a mirror copies ACLs to the copies of their topics."""
+    return mirror.synchronisation.get(ACLS_SYNCHRONISED, "true").strip().lower() == "true"
 
 
 def named_topics(mirror: Mirror, found: Iterable[str] = ()) -> set[str]:

@@ -25,6 +25,7 @@ from kafka.admin import (
 )
 from kafka.errors import KafkaError
 
+from loosehanger.acls import constant
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.acls import EVERY_RULE
 from loosehanger.kafka.clients import STARTING, connect_admin
@@ -326,13 +327,12 @@ def _rule(acl: Acl, operation: str) -> Rule:
         "cluster": ResourceType.CLUSTER,
         "transactionalId": ResourceType.TRANSACTIONAL_ID,
     }
-    snake = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in operation).lstrip("_")
     return (
         ACLPermissionType[acl.type.upper()],
         types[acl.resource.type],
         acl.resource.name or "kafka-cluster",
         ACLResourcePatternType.PREFIXED if acl.resource.pattern_type == "prefix" else ACLResourcePatternType.LITERAL,
-        ACLOperation[snake],
+        ACLOperation[constant(operation)],
         acl.host,
     )
 

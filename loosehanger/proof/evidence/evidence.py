@@ -9,6 +9,7 @@ from typing import Any
 
 from kafka import TopicPartition
 
+from loosehanger.acls import AclRule
 from loosehanger.kafka.transactions import Held
 from loosehanger.lab.claims.claims import Claim
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -65,6 +66,8 @@ class Evidence:
     """Topics that a mirror copied, or may have, and that are not at its source."""
     present: dict[str, Present] = field(default_factory=dict)
     """The forbidden data that was found, by claim."""
+    unlisted: dict[str, tuple[AclRule, ...]] = field(default_factory=dict)
+    """The ACLs that no manifest lists, by the claim about them."""
     switch: Switch | None = None
     """Results from ledgers; None without claims about them, or if they could not be read."""
     digests: Digests | None = None

@@ -51,6 +51,8 @@ def says(claim: Claim) -> str:
             kinds = (("topics", "topic"), ("headers", "header"), ("fields", "field"), ("groups", "trace of group"))
             what = ", ".join(f"no {name} {subject[kind]}" for kind, name in kinds if kind in subject)
             return f"{subject['region']} has {what}, and no user there can read such a topic at its origin"
+        case "rights":
+            return f"{subject['region']} has no ACL that the manifests do not list"
         case "whole":
             return f"{subject['region']} sees the {subject['topic']} of every region, each record once"
         case "kept":
@@ -182,6 +184,11 @@ def _pattern_matches_nothing(details: Details) -> str:
 
 def _right_missing(details: Details) -> str:
     return f"{said(details['mirror'])}: {details['lacks']}"
+
+
+def _right_unlisted(details: Details) -> str:
+    origin = f"; {said(details['mirror'])} copies ACLs (sync.topic.acls.enabled)" if details["mirror"] else ""
+    return f"{details['region']} has an ACL that no manifest lists: {details['rule']}{origin}"
 
 
 def _only_at_target(details: Details) -> str:
@@ -341,6 +348,8 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "name_present": "{region}: {count:,} records of {topic} name a topic {name}",
     "not_looked_through": "{region} was not scanned for what it must not have",
     "right_too_many": "{region} has the password of {origin}'s user {user}, who may read {topic} there (by {rule})",
+    "right_unlisted": _right_unlisted,
+    "rights_unread": "the ACLs of {region} were not read",
     "topic_present": "{region} has a topic {topic}",
     # Of regions as a whole.
     "covered_twice": _covered_twice,
