@@ -143,8 +143,8 @@ class Delivery:
         try:
             if self._producer is None:
                 self._producer = self._connect()
-        except KafkaError:
-            self._check_refusal()
+        except KafkaError as error:
+            self._check_refusal(error)
             return f"no cluster answers at {servers} ({self._client_log.first})"
         for topic in topics:
             name = self._prefix + topic
@@ -266,10 +266,9 @@ class Delivery:
         if self._ledger is not None:
             self._ledger.add(kind, sent.run, sent.record.topic, sent.record.partition, sent.sequence, now_ms)
 
-    def _check_refusal(self) -> None:
-        if self._client_log.refused is not None:
-            servers = ",".join(self._connection.bootstrap_servers)
-            raise LabError(f"{servers} refuses user '{self._connection.username}': {_reason(self._client_log.refused)}")
+    def _check_refusal(self, error: Exception | None = None) -> None:
+        servers = ",".join(self._connection.bootstrap_servers)
+        self._client_log.check_refusal(servers, self._connection.username, error)
 
     def close(self, bound_s: float) -> int:
         """Flushes the remaining records and closes the client.
@@ -307,8 +306,3 @@ class Delivery:
             unanswered += [] if answered else [sent.record]
         self._ledger.close()
         keep_pending(self._ledger.folder, unanswered)
-
-
-def _reason(error: Exception) -> str:
-    """Returns the broker's message, without the names that kafka-python prefixes."""
-    return str(error).rsplit(": ", 1)[-1]

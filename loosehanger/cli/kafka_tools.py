@@ -11,6 +11,7 @@ from typing import NoReturn
 from loosehanger.cli.client_settings import properties_file
 from loosehanger.cli.command_line import KAFKA_TOOLS
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.lab.manifests.resources import JvmOptions
 from loosehanger.lab.record import Lab
@@ -33,7 +34,7 @@ def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -
 
     Raises:
         WrongUseError: the region, user or tool does not exist, or an argument is one that the kit sets.
-        LabError: Java cannot be started.
+        LabError: Java cannot be started, or the cluster refuses the user or does not answer.
     """
     if tool not in KAFKA_TOOLS:
         hint = did_you_mean(tool, KAFKA_TOOLS) or f"; there are: {', '.join(KAFKA_TOOLS)}"
@@ -41,7 +42,11 @@ def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -
     properties = properties_file(lab.region(region), user)
     if given := [word for word in arguments if word.partition("=")[0] in ("--bootstrap-server", "--command-config")]:
         raise WrongUseError(f"{given[0]}: ./lab kafka sets it; leave it out, and use --user for another user")
-    servers = ",".join(Connection.from_properties(properties).bootstrap_servers)
+    connection = Connection.from_properties(properties)
+    servers = ",".join(connection.bootstrap_servers)
+    # Java's tools report some wrong sign-ins as a time-out after a minute, and the others in fifty lines.
+    with Cluster(region, connection) as cluster:
+        cluster.connect()
     temporary = folder if (folder := lab_home() / "regions" / region / "tmp").is_dir() else None
     given_by_us = ("--bootstrap-server", servers, "--command-config", str(properties))
     become(KAFKA_TOOLS[tool].main_class, *given_by_us, *arguments, temporary=temporary)

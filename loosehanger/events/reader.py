@@ -299,10 +299,8 @@ class Reader:
     def _at(self, partition: TopicPartition) -> int:
         return self._consumer.position(partition, timeout_ms=POLL_MS) or 0
 
-    def _check_refusal(self) -> None:
-        if self._client_log.refused is not None:
-            reason = str(self._client_log.refused).rsplit(": ", 1)[-1]
-            raise LabError(f"{self._servers} refuses user '{self._user}': {reason}")
+    def _check_refusal(self, error: Exception | None = None) -> None:
+        self._client_log.check_refusal(self._servers, self._user, error)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -317,7 +315,7 @@ class Reader:
         except UnreadableError as error:
             raise LabError(f"{self._servers}: {error}") from error
         except KafkaError as error:
-            self._check_refusal()
+            self._check_refusal(error)
             reason = self._client_log.first or f"{type(error).__name__}: {error}"
             raise LabError(f"no cluster answers at {self._servers} ({reason})") from error
 

@@ -40,7 +40,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.serializer import Deserializer
 
-from loosehanger.errors import WrongUseError
+from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.key_stores import SHOWS_CERTIFICATE
 from loosehanger.suggestions import did_you_mean
 
@@ -881,6 +881,21 @@ class ClientLog(logging.Handler):
         """The first complaint since this was last emptied: of a chain of complaints, the one with the reason."""
         self.refused: Exception | None = None
         """The cluster's refusal of user and password: the client only logs it, and retries forever."""
+
+    def check_refusal(self, servers: str, user: str | None, error: Exception | None = None) -> None:
+        """Checks that the cluster accepts the client: what waiting does not mend ends a program.
+
+        Args:
+            servers: the cluster's addresses, for the message.
+            user: the client's user; None for an anonymous one.
+            error: what the client raised, if it did.
+
+        Raises:
+            LabError: the cluster refuses the sign-in, or its own certificate or protocol is not accepted.
+        """
+        refused = error if isinstance(error, _REFUSALS) else self.refused
+        if refused is not None:
+            raise LabError(f"{servers} {explain(refused, user)}") from error
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes the complaint, unless one of its kind was written a short time ago."""

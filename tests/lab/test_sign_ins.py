@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 from kafka.admin import NewTopic
 
+from loosehanger.console.cluster import ClusterView
+from loosehanger.errors import UnreachableError
 from loosehanger.files import write_file
 from loosehanger.kafka.clients import connect_admin, connect_producer
 from loosehanger.kafka.connection import Connection
@@ -238,3 +241,54 @@ def test_a_wrong_sign_in_is_named_on_every_path_within_seconds(place: Place, cas
         assert "no answer within" not in said
         # Python alone takes longer where every core has several programs to run.
         assert took < BOUND_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), (arguments[0], took)
+
+
+TOOL = """\
+import sys
+from pathlib import Path
+from loosehanger.cli.kafka_tools import run
+from loosehanger.errors import run_command
+from loosehanger.lab.record import Lab, Region
+lab = Lab("x", "local", "", {"old": Region("old", "old", {"admin": Path(sys.argv[1])}, {}, ())})
+sys.exit(run_command(lambda: run(lab, "old", "admin", "topics", ["--list"])))
+"""
+"""``./lab kafka`` in a lab with one cluster."""
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_sign_in_is_named_by_programs_tools_and_consoles_within_seconds(place: Place, case: str) -> None:
+    bad = place.write("bad.properties", wrong(place, case))
+    sentence, remedy = WRONG[case]
+    took: dict[str, float] = {}
+    for name, arguments in {
+        "producer": ("-m", "producer", "--config", bad, "--topics", "ORDERS", "--events", "1"),
+        "consumer": ("-m", "consumers", "--config", bad, "--topic", "orders", "--max", "1"),
+        "tool": ("-c", TOOL, bad),
+    }.items():
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-P", *arguments],
+            cwd=place.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        took[name] = time.monotonic() - began
+        said = done.stdout + done.stderr
+        assert done.returncode == 1, (name, said)
+        assert re.search(sentence, said), (name, said)
+        assert remedy in said, (name, said)
+        assert not re.search("no cluster answers|no answer within|Traceback|timed out", said), (name, said)
+        assert SECRET not in said
+    view = ClusterView("old", Connection.from_properties(bad, {}))
+    began = time.monotonic()
+    try:
+        with pytest.raises(UnreachableError, match=sentence) as raised:
+            asyncio.run(view.topics())
+    finally:
+        took["console"] = time.monotonic() - began
+        view.close()
+    assert remedy in str(raised.value)
+    print(case, {name: round(seconds, 1) for name, seconds in took.items()})
+    assert max(took.values()) < BOUND_S * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), took
