@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.key_stores import KEY_STORE, ClientCertificate, read_key_store, read_trust_store
-from loosehanger.kafka.oauth import ClientCredentials, read_credentials
+from loosehanger.kafka.oauth import ENDPOINT, ClientCredentials, read_credentials
 from loosehanger.kafka.properties import (
+    OAUTH_LOGIN_MODULE,
     PLAIN_LOGIN_MODULE,
     LoginModule,
     format_jaas,
@@ -209,14 +210,15 @@ class Connection:
 
         The variables are KAFKA_BOOTSTRAP_SERVERS, KAFKA_USERNAME, KAFKA_PASSWORD_FILE and KAFKA_CA_FILE; for other
         clusters than those with SCRAM-SHA-512 also KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, and in place of the
-        password KAFKA_CERTIFICATE_FILE and KAFKA_KEY_FILE.
+        password KAFKA_CERTIFICATE_FILE and KAFKA_KEY_FILE. With OAUTHBEARER user and password are the client's id and
+        secret at KAFKA_TOKEN_ENDPOINT, with KAFKA_TOKEN_SCOPE and KAFKA_TOKEN_CA_FILE if they are needed.
 
         Raises:
             WrongUseError: a variable is missing, names a file that cannot be read, or has an impossible value.
         """
         protocol = environment.get("KAFKA_SECURITY_PROTOCOL") or "SASL_SSL"
         mechanism = environment.get("KAFKA_SASL_MECHANISM") or "SCRAM-SHA-512"
-        possible = {"KAFKA_SECURITY_PROTOCOL": (protocol, _PROTOCOLS), "KAFKA_SASL_MECHANISM": (mechanism, _PASSWORDS)}
+        possible = {"KAFKA_SECURITY_PROTOCOL": (protocol, _PROTOCOLS), "KAFKA_SASL_MECHANISM": (mechanism, _MECHANISMS)}
         for name, (value, values) in possible.items():
             if value not in values:
                 raise WrongUseError(f"{name}: '{value}' is not possible; expected {', '.join(values)}")
@@ -225,6 +227,7 @@ class Connection:
         needed = [
             "KAFKA_BOOTSTRAP_SERVERS",
             *(["KAFKA_USERNAME", "KAFKA_PASSWORD_FILE"] if signs_in else []),
+            *(["KAFKA_TOKEN_ENDPOINT"] if signs_in and mechanism == _OAUTH else []),
             *(["KAFKA_CERTIFICATE_FILE", "KAFKA_KEY_FILE"] if has_certificate else []),
             *(["KAFKA_CA_FILE"] if is_encrypted else []),
         ]
@@ -236,12 +239,18 @@ class Connection:
             chain, key = (_content_of(environment, f"KAFKA_{name}_FILE") for name in ("CERTIFICATE", "KEY"))
             store = {"ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
             certificate = read_key_store(store, environment["KAFKA_CERTIFICATE_FILE"])
+        user = environment["KAFKA_USERNAME"] if signs_in else None
+        password = _content_of(environment, "KAFKA_PASSWORD_FILE").strip() if signs_in else None
+        credentials = None
+        if signs_in and mechanism == _OAUTH:
+            credentials = _client_credentials(environment, str(user), str(password))
         return cls(
             bootstrap_servers=tuple(environment["KAFKA_BOOTSTRAP_SERVERS"].split(",")),
             security_protocol=protocol,
             sasl_mechanism=mechanism if signs_in else None,
-            username=environment["KAFKA_USERNAME"] if signs_in else None,
-            password=_content_of(environment, "KAFKA_PASSWORD_FILE").strip() if signs_in else None,
+            username=user,
+            password=None if credentials else password,
+            credentials=credentials,
             ca_file=Path(environment["KAFKA_CA_FILE"]) if is_encrypted else None,
             certificate=certificate,
         )
@@ -320,6 +329,17 @@ def connection_for(region: HasClientFiles, user: str) -> Connection:
     if user in region.properties:
         return Connection.with_placeholders(region.properties[user], "client properties", region.variables or {})
     return Connection.from_properties(region.client_file(user), region.variables)
+
+
+def _client_credentials(environment: Mapping[str, str], client: str, secret: str) -> ClientCredentials:
+    options = {"clientId": client, "clientSecret": secret}
+    if scope := environment.get("KAFKA_TOKEN_SCOPE"):
+        options["scope"] = scope
+    if authority := environment.get("KAFKA_TOKEN_CA_FILE"):
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    jaas = format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options))
+    properties = {ENDPOINT: environment["KAFKA_TOKEN_ENDPOINT"], "sasl.jaas.config": jaas}
+    return read_credentials(properties, "KAFKA_TOKEN_ENDPOINT")
 
 
 def _content_of(environment: Mapping[str, str], name: str) -> str:

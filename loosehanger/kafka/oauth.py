@@ -28,7 +28,8 @@ from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format
 LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 """The property of a JVM without which Kafka's clients of 3.9.1 and later ask no token endpoint."""
-_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+"""The client property with the address of an identity provider's token endpoint."""
 _SCOPE = "sasl.oauthbearer.scope"
 _CREDENTIALS = "sasl.oauthbearer.client.credentials.client."
 _RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
@@ -36,7 +37,7 @@ _RETRIEVERS = ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever")
 _HANDLERS = (LOGIN_HANDLER, "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler")
 _STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 _STRIMZI_OPTIONS = {
-    "oauth.token.endpoint.uri": _ENDPOINT,
+    "oauth.token.endpoint.uri": ENDPOINT,
     "oauth.client.id": "clientId",
     "oauth.client.secret": "clientSecret",
     "oauth.scope": "scope",
@@ -86,7 +87,7 @@ class ClientCredentials:
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options)),
             "sasl.login.callback.handler.class": LOGIN_HANDLER,
-            _ENDPOINT: self.endpoint,
+            ENDPOINT: self.endpoint,
             "sasl.login.connect.timeout.ms": str(round(_ASK_S * 1000)),
             "sasl.login.read.timeout.ms": str(round(_ASK_S * 1000)),
         }
@@ -111,12 +112,12 @@ def read_credentials(properties: Mapping[str, str], path: str) -> ClientCredenti
     _check_the_way(settings, options, path)
     for name, meant in _STRIMZI_OPTIONS.items():
         if name in options:
-            (settings if meant == _ENDPOINT else options)[meant] = options[name]
-    endpoint = settings.get(_ENDPOINT, "").strip()
+            (settings if meant == ENDPOINT else options)[meant] = options[name]
+    endpoint = settings.get(ENDPOINT, "").strip()
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise WrongUseError(
-            f"{path}: {_ENDPOINT}: {f'{parts.scheme or endpoint!r} is not http(s)' if endpoint else 'is missing'}; "
+            f"{path}: {ENDPOINT}: {f'{parts.scheme or endpoint!r} is not http(s)' if endpoint else 'is missing'}; "
             "give the https address of the identity provider's token endpoint"
         )
     # Kafka 4.1's own keys come before the options of JAAS.
@@ -161,8 +162,8 @@ def _check_the_way(settings: Mapping[str, str], options: Mapping[str, str], path
     retriever = settings.get(_RETRIEVER, "").strip().rpartition(".")[2]
     if retriever and retriever not in _RETRIEVERS:
         raise WrongUseError(f"{path}: {_RETRIEVER}: {retriever} is not supported; {use}")
-    if settings.get(_ENDPOINT, "").strip().startswith("file:"):
-        raise WrongUseError(f"{path}: {_ENDPOINT}: a token in a file is not supported; {use}")
+    if settings.get(ENDPOINT, "").strip().startswith("file:"):
+        raise WrongUseError(f"{path}: {ENDPOINT}: a token in a file is not supported; {use}")
     if any(name.startswith("unsecuredLogin") for name in options):
         raise WrongUseError(f"{path}: sasl.jaas.config: tokens without a signature are not supported; {use}")
     given = ("oauth.access.token", "oauth.refresh.token", "oauth.username.password", "oauth.client.assertion")
@@ -221,10 +222,10 @@ class TokenProvider:
             reason = getattr(error, "reason", error)
             raise TokenError(f"{place} cannot be reached: {_words(reason)}") from error
         except ValueError as error:
-            raise TokenError(f"{place} answers with something that is not JSON; check {_ENDPOINT}") from error
+            raise TokenError(f"{place} answers with something that is not JSON; check {ENDPOINT}") from error
         text = document.get("access_token") if isinstance(document, dict) else None
         if not isinstance(text, str) or not text:
-            raise TokenError(f"{place} gives no access_token; check {_ENDPOINT}")
+            raise TokenError(f"{place} gives no access_token; check {ENDPOINT}")
         return _Token(text, asked + _LIFE_USED * _life_s(text, document))
 
 

@@ -17,6 +17,7 @@ from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.topology import Topology
 
 _SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+_TOKENS = "KAFKA_TOKEN_ENDPOINT"
 
 
 def with_sign_ins(
@@ -66,10 +67,11 @@ def _unusual(
         if refused := sign_ins.why_refused(listener, sign_in):
             where = user.where("spec", "authentication", "type") if user else document.where()
             raise WrongUseError(f"{where}: {document.reference} cannot sign in: {refused}")
-        if sign_in.mechanism == sign_ins.OAUTH:
+        if sign_in.mechanism == sign_ins.OAUTH and not variables.get(f"{prefix}{_TOKENS}"):
             where = user.where("spec", "authentication") if user else document.where()
             raise WrongUseError(
-                f"{where}: {document.reference} cannot sign in with {sign_ins.OAUTH}: only mirrors can; offer "
+                f"{where}: {document.reference} cannot sign in with {sign_ins.OAUTH} without {prefix}{_TOKENS}; set it "
+                "(producer_token_endpoint, consumer_token_endpoint), or offer "
                 f"{sign_ins.SCRAM_512} beside it in {sign_ins.ENABLED}, and give the user the type scram-sha-512"
             )
         yield prefix, sign_in

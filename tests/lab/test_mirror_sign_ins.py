@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 import yaml
+from kafka import TopicPartition
 from kafka.admin import NewTopic
 
 from loosehanger.errors import LabError
 from loosehanger.files import write_file
 from loosehanger.kafka.clients import connect_admin
+from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas
@@ -159,8 +161,16 @@ def test_programs_mirror_and_proof_sign_in_as_each_region_asks(
     assert json.loads(done.stdout)["totals"]["source_records"] > 0
 
 
-def run(region: LocalRegion, name: str, module: str, **variables: str) -> None:
-    """Runs one of the shop's programs in a region, with the environment that its Deployment is given."""
+def run(region: LocalRegion, name: str, module: str, text: str = "", **variables: str) -> None:
+    """Runs one of the shop's programs in a region, with the environment that its Deployment is given.
+
+    Args:
+        region: where it runs.
+        name: of its Deployment, and of its user.
+        module: the program.
+        text: the region's resources; empty for those of ``documents``.
+        variables: of its environment.
+    """
     environment = {
         "KAFKA_BOOTSTRAP_SERVERS": f"{region.name}-kafka-bootstrap.{region.name}.svc:9098",
         "KAFKA_USERNAME": name,
@@ -183,13 +193,13 @@ def run(region: LocalRegion, name: str, module: str, **variables: str) -> None:
         "metadata": {"name": name, "namespace": region.name},
         "spec": {"template": {"spec": {"containers": [container], "volumes": volumes}}},
     }
-    every = read_resources("file.yaml", documents(region.name) + "---\n" + yaml.safe_dump(deployment))
+    every = read_resources("file.yaml", (text or documents(region.name)) + "---\n" + yaml.safe_dump(deployment))
     completed = [one for one in with_sign_ins({region.name: every}, {})[region.name] if one.kind == "Deployment"]
     apply(region, [check_document(one) for one in completed], ready_seconds=90)
 
 
 @pytest.mark.usefixtures("no_mirror")
-def test_a_mirror_signs_in_at_its_source_by_client_credentials(
+def test_mirror_producer_and_consumer_sign_in_by_client_credentials(
     regions: tuple[LocalRegion, LocalRegion], tmp_path: Path
 ) -> None:
     _, target = regions
@@ -209,10 +219,14 @@ def test_a_mirror_signs_in_at_its_source_by_client_credentials(
         authentication = {"type": "custom", "sasl": True, "listenerConfig": settings}
         kafka["spec"]["kafka"]["listeners"][0]["authentication"] = authentication
         kafka["spec"]["kafka"]["jvmOptions"] = allowing(provider.keys.as_uri())
-        reads = [rule("topic", "LH.", "Read", "DescribeConfigs")]
+        reads = [rule("topic", "LH.", "Read", "Write", "DescribeConfigs"), rule("group", "readers", "Read")]
         client, admin = user("europe", CLIENT, reads), user("europe", "admin", [])
         admin["spec"]["authentication"] = {"type": "scram-sha-512"}
-        text = yaml.safe_dump_all([*(one for one in every if one["metadata"]["name"] != "admin"), client, admin])
+        # In the secret of the user: what the identity provider knows it by, and whom its own certificate is from.
+        own = {"password": SECRET, "identity.crt": (tmp_path / "ca.pem").read_text(encoding="utf-8")}
+        named = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CLIENT, "namespace": "europe"}}
+        others = [one for one in every if one["metadata"]["name"] != "admin"]
+        text = yaml.safe_dump_all([*others, {**named, "stringData": own}, client, admin])
         try:
             apply(source, read_manifests("file.yaml", text), ready_seconds=90)
             read = read_resources("file.yaml", text)
@@ -233,6 +247,15 @@ def test_a_mirror_signs_in_at_its_source_by_client_credentials(
             apply(target, read_manifests("mm2.yaml", yaml.safe_dump_all([secret, mirror])), ready_seconds=90)
             with closing(connect_admin(administrator(target))) as connected:
                 wait_until(lambda: "northamerica.LH.STOCK" in connected.list_topics(), 60, "the copied topic")
+            tokens = {"KAFKA_TOKEN_ENDPOINT": provider.endpoint, "KAFKA_TOKEN_CA_FILE": "/etc/kafka/user/identity.crt"}
+            tokens["KAFKA_TOKEN_SCOPE"] = SCOPE
+            run(source, CLIENT, "producer", text, **tokens, PRODUCER_TOPICS="STOCK", PRODUCER_RATE="50")
+            stock = TopicPartition("LH.STOCK", 0)
+            with Cluster("europe", administrator(source)) as cluster:
+                wait_until(lambda: cluster.end_offsets([stock])[stock], 60, "records by a token")
+                reading = {"CONSUMER_GROUP": "readers", "CONSUMER_PATTERN": r"^LH\.STOCK$"}
+                run(source, CLIENT, "consumers", text, **tokens, **reading)
+                wait_until(lambda: cluster.committed("readers", ["LH.STOCK"]), 60, "offsets by a token")
             worker = (target.folder / "connect" / f"mm2-{TARGET}" / "worker-0.properties").read_text(encoding="utf-8")
             assert SECRET not in worker
         finally:

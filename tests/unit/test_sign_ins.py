@@ -11,6 +11,7 @@ import yaml
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.oauth import ClientCredentials
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.manifests.loader import read_manifests
 from loosehanger.lab.manifests.resources import KafkaUser
@@ -242,6 +243,29 @@ def test_an_environment_that_cannot_be_used_is_named(variables: dict[str, str], 
         Connection.from_environment({"KAFKA_BOOTSTRAP_SERVERS": "a:1", **variables})
 
 
+def test_an_environment_holds_client_credentials(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret\n")
+    (tmp_path / "ca").write_text(certificate_pem(AUTHORITY))
+    environment = {
+        "KAFKA_BOOTSTRAP_SERVERS": "a:1",
+        "KAFKA_SASL_MECHANISM": "OAUTHBEARER",
+        "KAFKA_USERNAME": "ann",
+        "KAFKA_PASSWORD_FILE": str(tmp_path / "password"),
+        "KAFKA_CA_FILE": "/ca.crt",
+        "KAFKA_TOKEN_ENDPOINT": "https://identity.example.com/token",
+    }
+    connection = Connection.from_environment(environment)
+    assert connection.credentials == ClientCredentials("https://identity.example.com/token", "ann", "s3cret")
+    assert (connection.principal, connection.password) == ("ann", None)
+    further = {"KAFKA_TOKEN_SCOPE": "read", "KAFKA_TOKEN_CA_FILE": str(tmp_path / "ca")}
+    credentials = Connection.from_environment(environment | further).credentials
+    assert credentials
+    assert (credentials.scope, credentials.ca_file) == ("read", tmp_path / "ca")
+    for endpoint, said in (("", "KAFKA_TOKEN_ENDPOINT is not set"), ("ftp://x", "KAFKA_TOKEN_ENDPOINT: .*not http")):
+        with pytest.raises(WrongUseError, match=said):
+            Connection.from_environment(environment | {"KAFKA_TOKEN_ENDPOINT": endpoint})
+
+
 def test_an_environment_and_properties_hold_a_certificate(tmp_path: Path) -> None:
     chain, key = certificate_pem("reader"), key_pem()
     for name, content in (("ca", certificate_pem(AUTHORITY)), ("crt", chain), ("key", key)):
@@ -275,7 +299,7 @@ def test_a_mirror_with_a_certificate_is_known_by_its_subject() -> None:
     assert Connection(("a:1",)).principal == "ANONYMOUS"
 
 
-def with_listener(authentication: dict[str, Any] | None, kind: str) -> Program:
+def with_listener(authentication: dict[str, Any] | None, kind: str, **further: str) -> Program:
     """A program of Europe's whose listener and user are of these kinds, as it is applied."""
     (cluster,) = [one for one in clusters() if one["metadata"]["name"] == "europe"]
     cluster["spec"]["kafka"]["listeners"][0]["authentication"] = authentication
@@ -287,6 +311,7 @@ def with_listener(authentication: dict[str, Any] | None, kind: str) -> Program:
     container["env"] += [
         {"name": "KAFKA_USERNAME", "value": "reader"},
         {"name": "KAFKA_PASSWORD_FILE", "value": f"{folder}/password"},
+        *({"name": name, "value": value} for name, value in further.items()),
     ]
     container["volumeMounts"] = [{"name": "reader", "mountPath": folder}]
     described = {"europe": read_resources("file.yaml", yaml.safe_dump_all([cluster, reader, own], sort_keys=False))}
@@ -299,6 +324,17 @@ def test_a_program_without_a_sign_in_mounts_no_secret() -> None:
     assert found.variables["KAFKA_SECURITY_PROTOCOL"] == "SSL"
     assert "KAFKA_PASSWORD_FILE" not in found.variables
     assert found.pod["volumes"] == found.pod["containers"][0]["volumeMounts"] == []
+
+
+def test_a_program_with_a_token_endpoint_signs_in_by_client_credentials() -> None:
+    oauth = {"type": "custom", "sasl": True, "listenerConfig": {"sasl.enabled.mechanisms": "OAUTHBEARER"}}
+    found = with_listener(oauth, "", KAFKA_TOKEN_ENDPOINT="https://identity.example.com/token")
+    assert (found.variables["KAFKA_SECURITY_PROTOCOL"], found.variables["KAFKA_SASL_MECHANISM"]) == (
+        "SASL_SSL",
+        "OAUTHBEARER",
+    )
+    assert found.variables["KAFKA_PASSWORD_FILE"] == "/etc/kafka/user/password"
+    assert found.pod["volumes"]
 
 
 def test_the_usual_sign_in_leaves_a_program_as_it_is() -> None:
@@ -318,7 +354,7 @@ def test_the_usual_sign_in_leaves_a_program_as_it_is() -> None:
         (
             {"type": "custom", "sasl": True, "listenerConfig": {"sasl.enabled.mechanisms": "OAUTHBEARER"}},
             "",
-            r"KafkaUser/reader: spec\.authentication: Deployment/program cannot sign in with OAUTHBEARER",
+            r"KafkaUser/reader: spec\.authentication: .* cannot sign in with OAUTHBEARER without KAFKA_TOKEN",
         ),
     ],
 )
