@@ -68,7 +68,7 @@ def as_line(document: Mapping[str, Any]) -> str:
         region: {**found, "minutes": [{**row, "minute": _iso(row["minute"])} for row in found["minutes"]]}
         for region, found in document["regions"].items()
     }
-    times = {name: _iso(document[name]) for name in ("at", "since")}
+    times = {name: _iso(at) for name in ("at", "read_at", "since") if (at := document[name]) is not None}
     return json.dumps({**document, **times, "regions": regions}, ensure_ascii=False, default=_plain)
 
 

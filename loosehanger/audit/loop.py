@@ -135,6 +135,8 @@ class Watch:
         """Offsets of each region that the last reading has left for later."""
         self._looked = 0.0
         self._at_ms = _now_ms()
+        self._read_ms: int | None = None
+        """When the records of a region were last read, in epoch milliseconds."""
         self._topics = FollowedTopics(self._regions, self._balance, self._notes, self._at_ms // BUCKET_MS * BUCKET_MS)
         self._resume()
         self._naming = Naming(self._balance, parts.name_records, report)
@@ -200,6 +202,8 @@ class Watch:
             }
         )
         self._at_ms = _now_ms()
+        if readings:
+            self._read_ms = self._at_ms
         for name, reading in readings.items():
             self._take(name, reading)
         read = self._topics.read()
@@ -231,6 +235,7 @@ class Watch:
         return {
             "scenario": self._parts.title,
             "at": self._at_ms,
+            "read_at": self._read_ms,
             "since": self._topics.since_ms,
             "regions": self._parts.results.document() if self._parts.results else {},
             **found,

@@ -125,8 +125,11 @@ class AuditMetrics(Collector):
 
 
 def _round(document: Document, every_s: float) -> Iterator[Metric]:
-    ended = _gauge("round_timestamp_seconds", "When the last round had read the regions", ())
+    ended = _gauge("round_timestamp_seconds", "When the last round had asked the regions", ())
     ended.add_metric([], document["at"] / 1000)
+    read = _gauge("read_timestamp_seconds", "When the records of a region were last read", ())
+    if document["read_at"] is not None:
+        read.add_metric([], document["read_at"] / 1000)
     interval = _gauge("round_interval_seconds", "Time from the beginning of one round to the next", ())
     interval.add_metric([], every_s)
     since = _gauge("since_timestamp_seconds", "The time from which records are counted and judged", ())
@@ -141,7 +144,7 @@ def _round(document: Document, every_s: float) -> Iterator[Metric]:
         if kind == "canaries":
             entries = [entry for entry in entries if entry["late"] or entry["missing"]]
         alarms.add_metric([kind], len(entries))
-    yield from (ended, interval, since, verdict, alarms)
+    yield from (ended, read, interval, since, verdict, alarms)
 
 
 def _flows(document: Document) -> Iterator[Metric]:

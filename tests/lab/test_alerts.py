@@ -47,8 +47,6 @@ WAIT_S = 240.0
 """How long a test waits to say how much longer it took."""
 QUIET_S = 60
 CANARY_S = 5
-STILL_S = 30
-"""More than a round takes that waits for regions in vain."""
 WITHOUT_DATA = {
     "loosehanger_mirror_time_to_loss_seconds": "it is absent while nothing waits",
     "loosehanger_proof_": "it is absent until a proof was run from the control room",
@@ -336,14 +334,7 @@ def test_an_audit_that_hangs(watched: Monitoring, audited: psutil.Process) -> No
 
 def test_an_audit_that_answers_while_its_spark_hangs(watched: Monitoring, audited: psutil.Process) -> None:
     (spark,) = (one for one in audited.children(recursive=True) if one.name() == "java")
-    still = f"time() - loosehanger_audit_round_timestamp_seconds > {STILL_S}"
-
-    def fault() -> None:
-        spark.suspend()
-        # Rounds go on, and call regions unread, until one of them stores its results.
-        wait_until(lambda: watched.query(still), WAIT_S, "a round that does not end")
-
-    holds(watched, fault, spark.resume, bound=BOUND_S - STILL_S, AuditStale={"job": "loosehanger-audit"})
+    holds(watched, spark.suspend, spark.resume, AuditStale={"job": "loosehanger-audit"})
 
 
 @pytest.mark.usefixtures("audited")

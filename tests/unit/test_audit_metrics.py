@@ -47,7 +47,8 @@ def document(*flows: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """A document of the watch."""
     lists: dict[str, Any] = {name: [] for name in ("problems", "canaries", "findings", "notes", "not_judged")}
     totals = {"late": sum(one["late"] for one in flows)}
-    return {"at": AT * 1000, "since": AT * 1000 - 60_000, "flows": list(flows), "totals": totals, **lists} | changes
+    times = {"at": AT * 1000, "read_at": AT * 1000 - 5_000, "since": AT * 1000 - 60_000}
+    return {**times, "flows": list(flows), "totals": totals, **lists} | changes
 
 
 def metrics(found: dict[str, Any] | None, canary_s: float | None = None) -> AuditMetrics:
@@ -90,6 +91,7 @@ def test_a_round_shows_what_was_checked_and_what_differs() -> None:
     assert of(found, "late_records", **LABELS) == 3
     assert of(found, "in_flight_records", **LABELS) == 4
     assert of(found, "round_timestamp_seconds") == AT
+    assert of(found, "read_timestamp_seconds") == AT - 5
     assert [of(found, "round_verdict", verdict=one) for one in ("proved", "disproved", "inconclusive")] == [0, 1, 0]
     assert [of(found, "alarms", kind=kind) for kind in ("problems", "findings", "notes")] == [1, 1, 2]
     assert "canary_age_seconds" not in {name for name, _ in found}

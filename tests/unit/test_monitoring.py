@@ -60,7 +60,7 @@ def served() -> set[str]:
     nothing: dict[str, Any] = {name: [] for name in ("flows", *ALARMS)}
     audit = AuditMetrics(5, canary_s=120)
     audit.resume()
-    list(audit.following([{"at": 0, "since": 0, "totals": {"late": 0}, **nothing}]))
+    list(audit.following([{"at": 0, "read_at": 0, "since": 0, "totals": {"late": 0}, **nothing}]))
     for family in (*Scrape([], {}, [], {}, [], None, changing=False).collect(), *audit.collect()):
         names |= {family.name} if family.type == "gauge" else set()
         names |= {f"{family.name}_total"} if family.type == "counter" else set()

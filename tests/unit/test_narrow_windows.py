@@ -164,7 +164,7 @@ def watched(**changes: Any) -> dict[str, Any]:
         for number in range(7)
     ]
     flows[-1] |= changes
-    document = {"scenario": "s", "at": MINUTE_MS, "since": MINUTE_MS, "flows": flows}
+    document = {"scenario": "s", "at": MINUTE_MS, "read_at": MINUTE_MS, "since": MINUTE_MS, "flows": flows}
     document |= {"regions": dict.fromkeys(REGIONS, activity)}
     return document | {name: [] for name in ("canaries", "findings", "not_judged", "notes", "problems")}
 

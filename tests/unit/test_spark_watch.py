@@ -453,6 +453,7 @@ def document_of(regions: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {
         "scenario": "s",
         "at": START * 1000,
+        "read_at": None,
         "since": START * 1000,
         "regions": regions,
         "flows": [flow, flow | {"topic": "B"}],

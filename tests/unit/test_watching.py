@@ -289,6 +289,22 @@ def test_what_is_read_too_late_for_a_round_comes_in_with_a_later_one(
         assert numbers(watch) == {"records": 4, "copies": 4}
 
 
+def test_a_round_that_reads_no_region_keeps_the_time_of_the_last_reading(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with watch_of(world, tmp_path) as watch:
+        assert watch.document()["read_at"] is None
+        rounds(watch, 1)
+        last = watch.document()["read_at"]
+        assert last == watch.document()["at"]
+        monkeypatch.setattr(regions, "_PATIENCE_S", 0.05)
+        watch._regions.end_round()
+        world.reading_s = 0.3
+        rounds(watch, 1)
+        assert watch.document()["at"] > last
+        assert watch.document()["read_at"] == last
+
+
 def test_a_copy_that_was_made_since_the_last_look_is_no_fault(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
