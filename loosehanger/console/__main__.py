@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -51,6 +52,19 @@ SWITCH_S = 0.0005
 
 Threads that read Kafka compute for long, and the one that answers requests waits for its turn after each system call.
 """
+COLLECT_AT = (20_000, 10, 20)
+"""How many objects must have been added before each generation of them is searched for cycles.
+
+A reading of many topics makes some hundred thousand objects that have no cycles. By Python's defaults the collector
+searched the whole heap every few seconds meanwhile, and each time all requests waited.
+"""
+
+
+def set_up_interpreter() -> None:
+    """Has this process answer requests while its threads read many topics; once all modules are imported."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AT)
 
 
 def main() -> int:
@@ -69,7 +83,7 @@ def main() -> int:
     scheme = "https" if settings.secure else "http"
     print(f"{settings.name}: {scheme}://{settings.address}:{settings.port}", flush=True)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    sys.setswitchinterval(SWITCH_S)
+    set_up_interpreter()
     server.run(sockets=[listener])
     return 0
 

@@ -259,7 +259,7 @@ def _unhealthy(url: str) -> str | None:
 
 def serve(given: dict[str, Any]) -> None:
     """Runs the control room in this process: the program's own, with brokers that have no TLS."""
-    from loosehanger.console.__main__ import SWITCH_S, listen
+    from loosehanger.console.__main__ import listen, set_up_interpreter
     from loosehanger.console.app import create_app
     from loosehanger.console.server import Server
     from loosehanger.console.settings import ConnectAccess, RegionSettings, Settings
@@ -282,8 +282,9 @@ def serve(given: dict[str, Any]) -> None:
         scenario="03-broadcast",
         metrics_token=TOKEN,
     )
-    sys.setswitchinterval(SWITCH_S)
-    Server(create_app(settings), settings).run(sockets=[listen(LOOPBACK, settings.port)])
+    server = Server(create_app(settings), settings)
+    set_up_interpreter()
+    server.run(sockets=[listen(LOOPBACK, settings.port)])
 
 
 if __name__ == "__main__":
