@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
+import textwrap
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NoReturn
@@ -14,6 +16,9 @@ from typing import Any, NoReturn
 from loosehanger.errors import WrongUseError
 from loosehanger.ports import LOOPBACK
 from loosehanger.times import moment
+
+MOST_COLUMNS = 100
+"""The widest that a help is, also where it is not shown on a terminal."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,6 +32,22 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises an error that names the problem and the help."""
         raise WrongUseError(f"{message}; ./{self.prog} --help explains")
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Wraps each line of a text by itself: lists and examples keep their lines, and their columns."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        width = min(shutil.get_terminal_size((MOST_COLUMNS + 2, 24)).columns - 2, MOST_COLUMNS)
+        return "\n".join(indent + _wrapped(line, width) for line in text.splitlines())
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line that is too long, continued below its last column; a command to copy stays whole."""
+    column = re.match(r"\s+\S.*?\s{2,}|\s+(?!\s|\./)|(?=\S)", line)
+    if len(line) <= width or column is None:
+        return line
+    return textwrap.fill(line, width, subsequent_indent=" " * len(column[0]), break_on_hyphens=False)
 
 
 def number(least: float, most: float, what: str, *, above: bool = False) -> Callable[[str], float]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import requests
@@ -227,6 +228,18 @@ class MadeUpMirror(MirrorMakerView):
         if connector != "europe->here.MirrorSourceConnector":
             raise WrongUseError(f"{self.name} has no connector '{connector}'")
         self.connector_state = "PAUSED" if action == "pause" else "RUNNING"
+
+    async def ask(self, question: Callable[[Any], T]) -> T:
+        """Asks a Connect that has this connector, with a setting of its own and one of its plugin's."""
+        kind = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+        config = {"connector.class": kind, "topics": HOSTILE, "source.cluster.sasl.jaas.config": "a secret"}
+        plugin = {"name": "topics", "type": "LIST", "default_value": ".*", "documentation": HOSTILE}
+        return question(
+            SimpleNamespace(
+                connectors=lambda: {"europe->here.MirrorSourceConnector": {"info": {"config": config}}},
+                described_settings=lambda _: [plugin],
+            )
+        )
 
 
 @dataclass

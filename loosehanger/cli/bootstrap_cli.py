@@ -44,7 +44,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
         LabError: the command cannot run, with or without the installation.
     """
     if not arguments or wants_help(arguments[:1]):
-        print(overview())
+        print(overview(_columns()))
         print(f"\n{_where_we_are()}")
         return ExitCode.DONE
     name, *rest = arguments
@@ -115,6 +115,11 @@ def _run(command: Command, rest: Sequence[str], *, installed: bool) -> int | Non
     return None
 
 
+def _columns() -> int:
+    """The width of what is shown: that of the terminal, within limits."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
+
+
 def _version() -> str:
     """The versions of the kit and of Kafka, from the kit's own files."""
     own = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
@@ -158,7 +163,7 @@ def _scenarios(*, as_json: bool) -> int:
             )
         print(json.dumps({"scenarios": found}, indent=1, ensure_ascii=False))
         return ExitCode.DONE
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    width = _columns()
     for outline in outlines:
         print(outline.name + (f"   set up{_at(progress)}" if progress and progress.scenario == outline.name else ""))
         about = f"{outline.title}. {outline.teaches}" if outline.title else "its scenario.yaml cannot be read"
@@ -173,7 +178,8 @@ def _experiments(*, as_json: bool) -> int:
         print(json.dumps({"experiments": found}, indent=1))
         return ExitCode.DONE
     for experiment in EXPERIMENTS.values():
-        print(f"{experiment.name:<13}{experiment.shows}")
+        start = f"{experiment.name:<13}"
+        print(textwrap.fill(experiment.shows, _columns(), initial_indent=start, subsequent_indent=" " * len(start)))
     print("\n./lab experiment NAME runs one on the lab that is set up; --quick shows it within 4 minutes.")
     return ExitCode.DONE
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from loosehanger.arguments import Parser, count, number
+from loosehanger.arguments import HelpFormatter, Parser, count, number
 from loosehanger.errors import WrongUseError
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.lab import job_options
@@ -446,9 +446,9 @@ class Command:
         parser = Parser(
             prog=f"lab {self.name}",
             usage=given if further else None,
-            description=textwrap.fill(self.description, 100),
+            description=self.description,
             epilog="\n\n".join(filter(None, (self.more, f"exit codes: {codes}"))),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
             allow_abbrev=False,
         )
         self.options(parser)
@@ -783,23 +783,27 @@ GROUPS = {
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}
 
 
-def overview() -> str:
-    """The text that ``./lab`` without arguments prints."""
+def overview(columns: int) -> str:
+    """The text that ``./lab`` without arguments prints.
+
+    Args:
+        columns: of the terminal.
+    """
     listed = [f"{command.name} {command.arguments}" for command in COMMANDS.values()]
     width = max(map(len, listed)) + 2
-    lines = [
-        "usage: ./lab COMMAND [ARGUMENT ...]",
-        "",
-        "Event streaming across regions with Apache Kafka and MirrorMaker 2: a lab that proves what it shows.",
-    ]
+    about = "Event streaming across regions with Apache Kafka and MirrorMaker 2: a lab that proves what it shows."
+    lines = ["usage: ./lab COMMAND [ARGUMENT ...]", "", textwrap.fill(about, columns)]
     for title, commands in GROUPS.items():
         lines += ["", title]
-        lines += [f"  {f'{command.name} {command.arguments}':<{width}}{command.summary}" for command in commands]
+        for command in commands:
+            start = f"  {f'{command.name} {command.arguments}':<{width}}"
+            indents = {"initial_indent": start, "subsequent_indent": " " * len(start)}
+            lines.append(textwrap.fill(command.summary, columns, **indents))
     lines += [
         "",
         "./lab COMMAND --help explains a command.",
-        "exit codes: 0 done; 1 it failed, or the claim is false; 2 wrong use, and nothing was changed;",
-        "            3 nothing is set up; 4 inconclusive",
+        "exit codes: 0 done; 1 it failed, or the claim is false; 2 wrong use, and",
+        "            nothing was changed; 3 nothing is set up; 4 inconclusive",
     ]
     return "\n".join(lines)
 

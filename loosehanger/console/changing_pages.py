@@ -6,15 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from loosehanger.console.api import ContextOf, SessionOf
 from loosehanger.console.confirming import (
     ASKED,
     Region,
-    RegionField,
     Topic,
-    TopicField,
     compared,
     confirm,
     made,
@@ -35,135 +33,125 @@ BOTH_WAYS, ONE_WAY = "both", "to"
 """Between the regions of a link's form: both directions, or the one from the first to the second."""
 _QUESTIONS = {"cut": "Cut", "silent": "Silence", "heal": "Heal", "forget": "Forget the connections of"}
 _CLOSES = ("cut", "silent")
+Word = Annotated[str, Field(max_length=20)]
 
 
-def _settings(name: str, value: str, *, unset: bool) -> dict[str, str | None]:
-    """The change of a form.
+class SettingForm(BaseModel):
+    """A setting to change, or to reset to its default."""
 
-    Raises:
-        WrongUseError: the name is not a setting's, or the value is missing.
-    """
-    try:
-        TypeAdapter(SettingName).validate_python(name)
-        TypeAdapter(SettingValue).validate_python(value)
-    except ValidationError as error:
-        raise WrongUseError(f"'{name[:100]}' is not a setting's name, for example retention.ms") from error
-    if not unset and not value:
-        raise WrongUseError(f"{name} needs a value; to reset it, choose Back to default")
-    return {name: None if unset else value}
+    region: Region
+    topic: Topic
+    name: Annotated[str, Field(max_length=100)]
+    value: Annotated[str, Field(max_length=4000)] = ""
+    unset: bool = False
+
+    def change(self) -> dict[str, str | None]:
+        """The setting, with None for its default.
+
+        Raises:
+            WrongUseError: the name is not a setting's, or the value is missing.
+        """
+        try:
+            TypeAdapter(SettingName).validate_python(self.name)
+            TypeAdapter(SettingValue).validate_python(self.value)
+        except ValidationError as error:
+            raise WrongUseError(f"'{self.name}' is not a setting's name, for example retention.ms") from error
+        if not self.unset and not self.value:
+            raise WrongUseError(f"{self.name} needs a value; to reset it, choose Back to default")
+        return {self.name: None if self.unset else self.value}
+
+
+class ConnectorForm(BaseModel):
+    """What to do with a connector."""
+
+    region: Region
+    mirror: Annotated[str, Field(max_length=63)]
+    connector: Annotated[str, Field(max_length=300)]
+    action: Action
+
+
+class LinkForm(BaseModel):
+    """What to set of a link or of one direction of it, or what to do with it."""
+
+    ways: Annotated[str, Field(max_length=140)]
+    preset: Annotated[str, Field(max_length=60)] = ""
+    delay: Word = ""
+    jitter: Word = ""
+    rate: Word = ""
+    action: Word = ""
+
+    def change(self) -> tuple[str, str, LinkChange]:
+        """The link's regions, and its change; a preset sets the delay that is left empty.
+
+        Raises:
+            WrongUseError: the form does not describe a change.
+        """
+        one, _, rest = self.ways.partition(" ")
+        sign, _, other = rest.partition(" ")
+        city_pair = next((found for found in PRESETS if found.name == self.preset), None)
+        if sign not in (BOTH_WAYS, ONE_WAY) or (self.preset and city_pair is None):
+            raise WrongUseError("this link or distance does not exist; choose one of the form's")
+        delay = self.delay or (city_pair.delay if city_pair else "")
+        words = {"delay": delay, "jitter": self.jitter, "rate": self.rate, "action": self.action}
+        given = {name: text.strip() for name, text in words.items() if text.strip()}
+        if not given:
+            raise WrongUseError("nothing would change; give a distance, a delay, a jitter or a rate")
+        try:
+            return one, other, LinkChange.model_validate({**given, "one_way": sign == ONE_WAY})
+        except ValidationError as error:
+            raise WrongUseError(f"'{self.action}' is not an action of a link") from error
 
 
 @router.get("/confirm/settings", dependencies=ASKED)
-async def ask_settings(
-    context: ContextOf,
-    session: SessionOf,
-    region: Region,
-    topic: Topic,
-    name: Annotated[str, Query(max_length=100)],
-    value: Annotated[str, Query(max_length=4000)] = "",
-    unset: bool = False,
-) -> Response:
+async def ask_settings(context: ContextOf, session: SessionOf, asked: Annotated[SettingForm, Query()]) -> Response:
     """Asks whether to change a setting of a topic, or to reset it to its default."""
-    wanted = _settings(name, value, unset=unset)
+    region, topic, wanted = asked.region, asked.topic, asked.change()
     refused = context.operations.why_not(region, topic)
     rows, follow = ([], []) if refused else await context.service.topics.preview(region, topic, wanted)
+    given = {"unset": "true"} if asked.unset else {"value": asked.value}
     return await confirm(
-        context, session, f"Change {name} of {topic} in {region}?", "/operate/settings", "Change", topic_page(topic),
-        {"region": region, "topic": topic, "name": name, **({"unset": "true"} if unset else {"value": value})},
+        context, session, f"Change {asked.name} of {topic} in {region}?", "/operate/settings", "Change",
+        topic_page(topic), {"region": region, "topic": topic, "name": asked.name, **given},
         table=compared("Setting", rows) if rows else None, warnings=follow, refused=refused,
     )  # fmt: skip
 
 
 @router.post("/operate/settings", dependencies=MAY)
-async def change_settings(
-    context: ContextOf,
-    session: SessionOf,
-    region: RegionField,
-    topic: TopicField,
-    name: Annotated[str, Form(max_length=100)],
-    value: Annotated[str, Form(max_length=4000)] = "",
-    unset: Annotated[bool, Form()] = False,
-) -> Response:
+async def change_settings(context: ContextOf, session: SessionOf, form: Annotated[SettingForm, Form()]) -> Response:
     """Changes it."""
-    work = context.operations.change_settings(session.user, region, topic, _settings(name, value, unset=unset))
-    return await made(context, session, work, topic_page(topic), topic_page(topic))
+    work = context.operations.change_settings(session.user, form.region, form.topic, form.change())
+    return await made(context, session, work, topic_page(form.topic), topic_page(form.topic))
 
 
 @router.get("/confirm/connector", dependencies=ASKED)
-async def ask_connector(
-    context: ContextOf,
-    session: SessionOf,
-    region: Region,
-    mirror: Annotated[str, Query(max_length=63)],
-    connector: Annotated[str, Query(max_length=300)],
-    action: Action,
-) -> Response:
+async def ask_connector(context: ContextOf, session: SessionOf, asked: Annotated[ConnectorForm, Query()]) -> Response:
     """Asks whether to pause, resume or restart a connector."""
+    region, mirror, connector, action = asked.region, asked.mirror, asked.connector, asked.action
     rows, warnings = await context.service.mirrors.preview(region, mirror, connector, action)
     return await confirm(
         context, session, f"{action.capitalize()} {connector} of {mirror}?", "/operate/connector",
-        action.capitalize(), "/mirrors",
-        {"region": region, "mirror": mirror, "connector": connector, "action": action},
+        action.capitalize(), "/mirrors", asked.model_dump(),
         table=compared("Part", rows), warnings=warnings,
         refused=context.operations.why_not_act(region, mirror, action),
     )  # fmt: skip
 
 
 @router.post("/operate/connector", dependencies=MAY)
-async def act(
-    context: ContextOf,
-    session: SessionOf,
-    region: RegionField,
-    mirror: Annotated[str, Form(max_length=63)],
-    connector: Annotated[str, Form(max_length=300)],
-    action: Annotated[Action, Form()],
-) -> Response:
+async def act(context: ContextOf, session: SessionOf, form: Annotated[ConnectorForm, Form()]) -> Response:
     """Pauses, resumes or restarts it."""
-    work = context.operations.act(session.user, region, mirror, connector, action)
+    work = context.operations.act(session.user, form.region, form.mirror, form.connector, form.action)
     return await made(context, session, work, "/mirrors", "/mirrors")
 
 
-def _link_change(
-    ways: str, preset: str, delay: str, jitter: str, rate: str, action: str
-) -> tuple[str, str, LinkChange]:
-    """The regions of a form's link, and its change; a preset sets the delay that is left empty.
-
-    Raises:
-        WrongUseError: the form does not describe a change.
-    """
-    one, _, rest = ways.partition(" ")
-    sign, _, other = rest.partition(" ")
-    city_pair = next((found for found in PRESETS if found.name == preset), None)
-    if sign not in (BOTH_WAYS, ONE_WAY) or (preset and city_pair is None):
-        raise WrongUseError("this link or distance does not exist; choose one of the form's")
-    words = {"delay": delay or (city_pair.delay if city_pair else ""), "jitter": jitter, "rate": rate, "action": action}
-    given = {name: text.strip() for name, text in words.items() if text.strip()}
-    if not given:
-        raise WrongUseError("nothing would change; give a distance, a delay, a jitter or a rate")
-    try:
-        return one, other, LinkChange.model_validate({**given, "one_way": sign == ONE_WAY})
-    except ValidationError as error:
-        raise WrongUseError(f"'{action[:20]}' is not an action of a link") from error
-
-
 @control_room.get("/confirm/link", dependencies=ASKED)
-async def ask_link(
-    context: ContextOf,
-    session: SessionOf,
-    ways: Annotated[str, Query(max_length=140)],
-    preset: Annotated[str, Query(max_length=60)] = "",
-    delay: Annotated[str, Query(max_length=20)] = "",
-    jitter: Annotated[str, Query(max_length=20)] = "",
-    rate: Annotated[str, Query(max_length=20)] = "",
-    action: Annotated[str, Query(max_length=20)] = "",
-) -> Response:
+async def ask_link(context: ContextOf, session: SessionOf, asked: Annotated[LinkForm, Query()]) -> Response:
     """Asks whether to set, cut or heal a link."""
-    one, other, change = _link_change(ways, preset, delay, jitter, rate, action)
+    one, other, change = asked.change()
     now, then = await context.links.preview(one, other, change)
     fields = change.model_dump(include={"delay", "jitter", "rate", "action"}, exclude_none=True)
     return await confirm(
         context, session, f"{_QUESTIONS.get(change.action or '', 'Set')} the link between {one} and {other}?",
-        "/operate/link", _QUESTIONS.get(change.action or "", "Set").split()[0], "/", {"ways": ways, **fields},
+        "/operate/link", _QUESTIONS.get(change.action or "", "Set").split()[0], "/", {"ways": asked.ways, **fields},
         table=compared("Direction", _directions(now, then)), warnings=_effects(context, one, other, change),
     )  # fmt: skip
 
@@ -197,15 +185,7 @@ def _effects(context: Context, one: str, other: str, change: LinkChange) -> list
 
 
 @control_room.post("/operate/link", dependencies=MAY)
-async def set_link(
-    context: ContextOf,
-    session: SessionOf,
-    ways: Annotated[str, Form(max_length=140)],
-    delay: Annotated[str, Form(max_length=20)] = "",
-    jitter: Annotated[str, Form(max_length=20)] = "",
-    rate: Annotated[str, Form(max_length=20)] = "",
-    action: Annotated[str, Form(max_length=20)] = "",
-) -> Response:
+async def set_link(context: ContextOf, session: SessionOf, form: Annotated[LinkForm, Form()]) -> Response:
     """Sets delay, jitter and rate of a link or of one direction of it, cuts it, or heals it."""
-    one, other, change = _link_change(ways, "", delay, jitter, rate, action)
+    one, other, change = form.change()
     return await made(context, session, context.operations.change_link(session.user, one, other, change), "/", "/")

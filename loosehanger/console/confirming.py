@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Depends, Form, Query
+from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import Field
 
 from loosehanger.console.context import Context, require_operator
 from loosehanger.console.pages import page
@@ -16,10 +17,10 @@ from loosehanger.errors import LabError
 
 ASKED = [Depends(require_operator)]
 """Of each page that asks: a console that may change the lab."""
-Region = Annotated[str, Query(max_length=63)]
-Topic = Annotated[str, Query(max_length=249)]
-RegionField = Annotated[str, Form(max_length=63)]
-TopicField = Annotated[str, Form(max_length=249)]
+Region = Annotated[str, Field(max_length=63)]
+Topic = Annotated[str, Field(max_length=249)]
+RegionField = Annotated[Region, Form()]
+TopicField = Annotated[Topic, Form()]
 
 
 def topic_page(topic: str) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from loosehanger.console.api import ContextOf, MirrorName, RegionName, SessionOf
 from loosehanger.console.configuration import configuration_of
@@ -38,8 +38,8 @@ from loosehanger.errors import LabError, WrongUseError
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 MOST_FORM = 40_000
 """Characters of a form's field: a longer one would not fit into a request."""
-GroupOf = Annotated[str, Query(max_length=MOST_GROUP_NAME)]
-Short = Annotated[str, Query(max_length=40)]
+GroupOf = Annotated[str, Field(max_length=MOST_GROUP_NAME)]
+Short = Annotated[str, Field(max_length=40)]
 LongField = Annotated[str, Form(max_length=MOST_FORM)]
 
 
@@ -64,65 +64,76 @@ def _why(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors()[:3])
 
 
-def _new_topic(name: str, partitions: str, settings: str) -> NewTopic:
-    try:
-        return NewTopic.model_validate(
-            {"name": name.strip(), "partitions": partitions, "settings": read_settings(settings)}
-        )
-    except ValidationError as error:
-        raise WrongUseError(f"the topic cannot be created: {_why(error)}") from error
+class NewTopicForm(BaseModel):
+    """A topic to create."""
+
+    region: Region
+    name: Topic
+    partitions: Short = "3"
+    settings: Annotated[str, Field(max_length=4000)] = ""
+
+    def topic(self) -> NewTopic:
+        """The topic.
+
+        Raises:
+            WrongUseError: it cannot be created as it is.
+        """
+        given = {"name": self.name.strip(), "partitions": self.partitions, "settings": read_settings(self.settings)}
+        try:
+            return NewTopic.model_validate(given)
+        except ValidationError as error:
+            raise WrongUseError(f"the topic cannot be created: {_why(error)}") from error
 
 
-def _count(partitions: str) -> int:
-    try:
-        return PartitionCount.model_validate({"partitions": partitions}).partitions
-    except ValidationError as error:
-        raise WrongUseError(f"partitions cannot be added: {_why(error)}") from error
+class PartitionsForm(BaseModel):
+    """How many partitions a topic must have."""
+
+    region: Region
+    topic: Topic
+    partitions: Short
+
+    def count(self) -> int:
+        """The number.
+
+        Raises:
+            WrongUseError: it is not one, or too large.
+        """
+        try:
+            return PartitionCount.model_validate({"partitions": self.partitions}).partitions
+        except ValidationError as error:
+            raise WrongUseError(f"partitions cannot be added: {_why(error)}") from error
 
 
 @router.get("/confirm/create-topic", dependencies=ASKED)
-async def ask_create_topic(
-    context: ContextOf,
-    session: SessionOf,
-    region: Region,
-    name: Topic,
-    partitions: Short = "3",
-    settings: Annotated[str, Query(max_length=4000)] = "",
-) -> Response:
+async def ask_create_topic(context: ContextOf, session: SessionOf, asked: Annotated[NewTopicForm, Query()]) -> Response:
     """Asks whether to create a topic."""
-    context.service.region(region)
-    wanted = _new_topic(name, partitions, settings)
-    copying = context.service.topics.copying(region, wanted.name)
+    context.service.region(asked.region)
+    wanted = asked.topic()
+    copying = context.service.topics.copying(asked.region, wanted.name)
     facts = [f"Partitions: {wanted.partitions}", *(f"{key} = {value}" for key, value in wanted.settings.items())]
     warnings = [f"The mirror {one.name} copies it to {one.target}, under its policy, within seconds" for one in copying]
     return await confirm(
-        context, session, f"Create {wanted.name} in {region}?", "/operate/create-topic", "Create", "/topics",
-        {"region": region, "name": wanted.name, "partitions": partitions, "settings": settings},
-        facts=facts, warnings=warnings, refused=context.operations.why_not(region, wanted.name),
+        context, session, f"Create {wanted.name} in {asked.region}?", "/operate/create-topic", "Create", "/topics",
+        asked.model_dump(), facts=facts, warnings=warnings,
+        refused=context.operations.why_not(asked.region, wanted.name),
     )  # fmt: skip
 
 
 @router.post("/operate/create-topic", dependencies=MAY)
-async def create_topic(
-    context: ContextOf,
-    session: SessionOf,
-    region: RegionField,
-    name: TopicField,
-    partitions: Annotated[str, Form(max_length=40)] = "3",
-    settings: Annotated[str, Form(max_length=4000)] = "",
-) -> Response:
+async def create_topic(context: ContextOf, session: SessionOf, form: Annotated[NewTopicForm, Form()]) -> Response:
     """Creates it."""
-    wanted = _new_topic(name, partitions, settings)
-    work = context.operations.create_topic(session.user, region, wanted)
+    wanted = form.topic()
+    work = context.operations.create_topic(session.user, form.region, wanted)
     return await made(context, session, work, topic_page(wanted.name), "/topics")
 
 
 @router.get("/confirm/add-partitions", dependencies=ASKED)
 async def ask_add_partitions(
-    context: ContextOf, session: SessionOf, region: Region, topic: Topic, partitions: Short
+    context: ContextOf, session: SessionOf, asked: Annotated[PartitionsForm, Query()]
 ) -> Response:
     """Asks whether to add partitions."""
-    count, now = _count(partitions), await _partitions(context, region, topic)
+    region, topic = asked.region, asked.topic
+    count, now = asked.count(), await _partitions(context, region, topic)
     copying = context.service.topics.copying(region, topic)
     warnings = [
         "Kafka never takes a partition away again",
@@ -134,8 +145,7 @@ async def ask_add_partitions(
         refused = f"{region}: {topic} has {now} partitions; choose more"
     return await confirm(
         context, session, f"Add partitions to {topic} in {region}?", "/operate/add-partitions", "Add",
-        topic_page(topic),
-        {"region": region, "topic": topic, "partitions": partitions},
+        topic_page(topic), asked.model_dump(),
         table=compared(topic, [("Partitions", str(now), str(count))]), warnings=warnings, refused=refused,
     )  # fmt: skip
 
@@ -149,16 +159,10 @@ async def _partitions(context: Context, region: str, topic: str) -> int:
 
 
 @router.post("/operate/add-partitions", dependencies=MAY)
-async def add_partitions(
-    context: ContextOf,
-    session: SessionOf,
-    region: RegionField,
-    topic: TopicField,
-    partitions: Annotated[str, Form(max_length=40)],
-) -> Response:
+async def add_partitions(context: ContextOf, session: SessionOf, form: Annotated[PartitionsForm, Form()]) -> Response:
     """Adds them."""
-    work = context.operations.add_partitions(session.user, region, topic, _count(partitions))
-    return await made(context, session, work, topic_page(topic), topic_page(topic))
+    work = context.operations.add_partitions(session.user, form.region, form.topic, form.count())
+    return await made(context, session, work, topic_page(form.topic), topic_page(form.topic))
 
 
 @router.get("/confirm/delete-topic", dependencies=ASKED)
@@ -299,7 +303,7 @@ async def reset(
     context: ContextOf,
     session: SessionOf,
     region: RegionField,
-    group: Annotated[str, Form(max_length=MOST_GROUP_NAME)],
+    group: Annotated[GroupOf, Form()],
     moves: LongField,
 ) -> Response:
     """Makes the reset of a preview."""
@@ -328,7 +332,7 @@ async def delete_group(
     context: ContextOf,
     session: SessionOf,
     region: RegionField,
-    group: Annotated[str, Form(max_length=MOST_GROUP_NAME)],
+    group: Annotated[GroupOf, Form()],
 ) -> Response:
     """Deletes it."""
     work = context.operations.delete_group(session.user, region, group)

@@ -48,9 +48,14 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 control_room = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
-def require_token(session: SessionOf, csrf: Annotated[str, Form(max_length=200)] = "") -> None:
-    """Refuses a form without the session's token."""
-    if not hmac.compare_digest(csrf.encode("utf-8", "replace"), session.csrf_token.encode()):
+async def require_token(request: Request, session: SessionOf) -> None:
+    """Refuses a form without the session's token.
+
+    The token is no parameter of its own: a route whose only parameter is a form takes its fields as one object.
+    """
+    given = (await request.form()).get("csrf")
+    text = given if isinstance(given, str) else ""
+    if not hmac.compare_digest(text.encode("utf-8", "replace"), session.csrf_token.encode()):
         raise HTTPException(403, "the page is from another session; go back, load it again, and try once more")
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Form, Query
+from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
 
 from loosehanger.console import pages
 from loosehanger.console.api import CHANGE, MAY, ContextOf, RegionName, SessionOf, TopicName
 from loosehanger.console.cluster import prepare_clients
-from loosehanger.console.confirming import confirm
+from loosehanger.console.confirming import Region, Topic, confirm
 from loosehanger.console.context import Context
 from loosehanger.console.models import Problem, Produced, ProducedRecord
 from loosehanger.console.operations import TooManyError
@@ -30,6 +32,7 @@ MOST_TEXT = 60_000
 """Characters of a key or a value that a form may have; a request has at most 64 KiB."""
 MOST_WAITING = 3
 """Records that may wait in the console to be written while another one is."""
+Text = Annotated[str, Field(max_length=MOST_TEXT)]
 UNSURE: dict[int | str, dict[str, Any]] = {504: {"model": Problem, "description": "It may have been written or not"}}
 router = APIRouter()
 
@@ -108,9 +111,48 @@ async def produce_document(
     return await produce(context, session, region, topic, record)
 
 
-def _page(
-    context: Context, session: Session, filled: dict[str, str], wrong: str = "", status: int = 200
-) -> HTMLResponse:
+class ProduceForm(BaseModel):
+    """A record as it was typed."""
+
+    region: Region = ""
+    topic: Topic = ""
+    partition: Annotated[str, Field(max_length=10)] = ""
+    key: Text = ""
+    value: Text = ""
+    headers: Annotated[str, Field(max_length=20_000)] = ""
+    no_key: bool = False
+    tombstone: bool = False
+
+    def fields(self) -> dict[str, str]:
+        """Those of a form that sends the same."""
+        return {name: "true" if value is True else str(value) for name, value in self if value}
+
+    def record(self) -> ProducedRecord:
+        """The record.
+
+        Raises:
+            WrongUseError: the fields contradict each other, or one is not what its label says.
+        """
+        number = self.partition.strip()
+        if number and not (number.isascii() and number.isdecimal() and int(number) < 2**31):
+            raise WrongUseError(f"partition: '{number}' is not a number, for example 0")
+        if self.tombstone and self.value:
+            raise WrongUseError("a tombstone has no value; remove the value, or the mark at Tombstone")
+        if self.no_key and self.key:
+            raise WrongUseError("a record without a key has no text for it; remove the key, or the mark at No key")
+        lines = [line for line in self.headers.splitlines() if line.strip()]
+        if len(lines) > 50:
+            raise WrongUseError(f"headers: {len(lines)} are too many; give at most 50")
+        # Forms send line breaks in the way of Windows.
+        return ProducedRecord(
+            key=None if self.no_key else self.key,
+            value=None if self.tombstone else self.value.replace("\r\n", "\n"),
+            headers=lines,
+            partition=int(number) if number else None,
+        )
+
+
+def _page(context: Context, session: Session, filled: ProduceForm, wrong: str = "", status: int = 200) -> HTMLResponse:
     html = context.views.template(
         "produce.html.j2", title="Produce a record", view="search", of="", session=session,
         note=context.take_note(session), filled=filled, wrong=wrong, off=OPERATOR_OFF,
@@ -118,94 +160,55 @@ def _page(
     return HTMLResponse(html, status)
 
 
-@router.get("/produce", include_in_schema=False, response_class=HTMLResponse)
-async def produce_page(
-    context: ContextOf,
-    session: SessionOf,
-    region: Annotated[str, Query(max_length=63)] = "",
-    topic: Annotated[str, Query(max_length=249)] = "",
+async def _unless_refused(
+    context: Context, session: Session, form: ProduceForm, answer: Callable[[ProducedRecord], Awaitable[Response]]
 ) -> Response:
+    """The answer for a form's record. A form that is refused comes back with the reason."""
+    try:
+        return await answer(form.record())
+    except LabError as error:
+        return _page(context, session, form, str(error), 429 if isinstance(error, TooManyError) else 400)
+
+
+@router.get("/produce", include_in_schema=False, response_class=HTMLResponse)
+async def produce_page(context: ContextOf, session: SessionOf, region: Region = "", topic: Topic = "") -> Response:
     """The form."""
-    return _page(context, session, {"region": region, "topic": topic})
-
-
-Field = Annotated[str, Form(max_length=MOST_TEXT)]
-
-
-def _fields(
-    region: Annotated[str, Form(max_length=63)],
-    topic: Annotated[str, Form(max_length=249)],
-    partition: Annotated[str, Form(max_length=10)] = "",
-    key: Field = "",
-    value: Field = "",
-    headers: Annotated[str, Form(max_length=20_000)] = "",
-    no_key: Annotated[bool, Form()] = False,
-    tombstone: Annotated[bool, Form()] = False,
-) -> dict[str, str]:
-    """The fields of the form, and of the page that asks; those that are not set are empty."""
-    filled = {"region": region, "topic": topic, "partition": partition, "key": key, "value": value, "headers": headers}
-    return filled | {"no_key": "true" if no_key else "", "tombstone": "true" if tombstone else ""}
+    return _page(context, session, ProduceForm(region=region, topic=topic))
 
 
 @router.post("/confirm/produce", include_in_schema=False, response_class=HTMLResponse, dependencies=pages.MAY)
-async def ask_produce(
-    context: ContextOf, session: SessionOf, filled: Annotated[dict[str, str], Depends(_fields)]
-) -> Response:
-    """Asks whether to write the record. A form that is not a record comes back with the reason."""
-    region, topic = filled["region"], filled["topic"]
-    try:
-        typed = _typed(filled)
+async def ask_produce(context: ContextOf, session: SessionOf, form: Annotated[ProduceForm, Form()]) -> Response:
+    """Asks whether to write the record."""
+
+    async def ask(typed: ProducedRecord) -> Response:
+        region, topic = form.region, form.topic
         context.service.region(region)
         await asyncio.to_thread(_record, topic, typed)
-    except LabError as error:
-        return _page(context, session, filled, str(error), 400)
-    facts = [f"Partition: {'chosen by the key' if typed.partition is None else typed.partition}"]
-    facts += ["Key: null"] if typed.key is None else []
-    facts += ["Value: null, a tombstone"] if typed.value is None else []
-    parts = (("Key", typed.key), ("Value", typed.value), ("Headers", "\n".join(typed.headers) or None))
-    copying = context.service.topics.copying(region, topic)
-    return await confirm(
-        context, session, f"Write a record to {topic} in {region}?", "/produce", "Produce record", "/produce",
-        {name: text for name, text in filled.items() if text}, encoding="multipart/form-data", facts=facts,
-        texts=[(label, text[:MOST_SHOWN] + ("…" if len(text) > MOST_SHOWN else ""))
-               for label, text in parts if text is not None],
-        warnings=["It cannot be taken back", *(f"The mirror {one.name} copies it to {one.target}" for one in copying)],
-    )  # fmt: skip
+        facts = [f"Partition: {'chosen by the key' if typed.partition is None else typed.partition}"]
+        facts += ["Key: null"] if typed.key is None else []
+        facts += ["Value: null, a tombstone"] if typed.value is None else []
+        parts = (("Key", typed.key), ("Value", typed.value), ("Headers", "\n".join(typed.headers) or None))
+        copying = [f"The mirror {one.name} copies it to {one.target}"
+                   for one in context.service.topics.copying(region, topic)]  # fmt: skip
+        return await confirm(
+            context, session, f"Write a record to {topic} in {region}?", "/produce", "Produce record", "/produce",
+            form.fields(), encoding="multipart/form-data", facts=facts, warnings=["It cannot be taken back", *copying],
+            texts=[(label, text[:MOST_SHOWN] + ("…" if len(text) > MOST_SHOWN else ""))
+                   for label, text in parts if text is not None],
+        )  # fmt: skip
+
+    return await _unless_refused(context, session, form, ask)
 
 
 @router.post("/produce", include_in_schema=False, response_class=HTMLResponse, dependencies=pages.MAY)
-async def produce_form(
-    context: ContextOf, session: SessionOf, filled: Annotated[dict[str, str], Depends(_fields)]
-) -> Response:
-    """Writes the record; its page comes next, or the form again with the reason."""
-    region, topic = filled["region"], filled["topic"]
-    try:
-        written = await produce(context, session, region, topic, _typed(filled))
-    except LabError as error:
-        status = 429 if isinstance(error, TooManyError) else 400
-        return _page(context, session, filled, str(error), status)
-    context.note(
-        session, f"The record was written to partition {written.partition} at offset {written.offset}", good=True
-    )
-    place = {"region": region, "topic": topic, "partition": written.partition, "offset": written.offset}
-    return RedirectResponse(f"/record?{urlencode(place)}", 303)
+async def produce_form(context: ContextOf, session: SessionOf, form: Annotated[ProduceForm, Form()]) -> Response:
+    """Writes the record; its page comes next."""
 
+    async def write(typed: ProducedRecord) -> Response:
+        written = await produce(context, session, form.region, form.topic, typed)
+        place = {"region": form.region, "topic": form.topic, "partition": written.partition, "offset": written.offset}
+        said = f"The record was written to partition {written.partition} at offset {written.offset}"
+        context.note(session, said, good=True)
+        return RedirectResponse(f"/record?{urlencode(place)}", 303)
 
-def _typed(filled: dict[str, str]) -> ProducedRecord:
-    number = filled["partition"].strip()
-    if number and not (number.isascii() and number.isdecimal() and int(number) < 2**31):
-        raise WrongUseError(f"partition: '{number}' is not a number, for example 0")
-    if filled["tombstone"] and filled["value"]:
-        raise WrongUseError("a tombstone has no value; remove the value, or the mark at Tombstone")
-    if filled["no_key"] and filled["key"]:
-        raise WrongUseError("a record without a key has no text for it; remove the key, or the mark at No key")
-    lines = [line for line in filled["headers"].splitlines() if line.strip()]
-    if len(lines) > 50:
-        raise WrongUseError(f"headers: {len(lines)} are too many; give at most 50")
-    # Forms send line breaks in the way of Windows.
-    return ProducedRecord(
-        key=None if filled["no_key"] else filled["key"],
-        value=None if filled["tombstone"] else filled["value"].replace("\r\n", "\n"),
-        headers=lines,
-        partition=int(number) if number else None,
-    )
+    return await _unless_refused(context, session, form, write)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from fastapi.routing import iter_route_contexts
+from kafka import TopicPartition
 from playwright.sync_api import Browser, Page, expect
 
 from loosehanger.console.jobs import PAST
@@ -16,6 +21,7 @@ from loosehanger.files import write_file
 from tests import samples
 from tests.browser.people import Person, person
 from tests.consoles import HOSTILE, PASSWORD, Record, Running, running, settings
+from tests.unit.test_relay import Link
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +36,19 @@ PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?t
          "/confirm/settings?region=europe&topic=LH.ORDERS&name=segment.bytes&value=1000",
          "/confirm/connector?region=north-america&mirror=mm2&connector=europe-%3Ehere.MirrorSourceConnector"
          "&action=restart",
-         "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
+         "/confirm/link?ways=europe both north-america&delay=80ms&jitter=5ms",
+         "/confirm/create-topic?region=europe&name=LH.NEW&settings=retention.ms%3D1000",
+         "/confirm/add-partitions?region=europe&topic=LH.ORDERS&partitions=6",
+         "/confirm/delete-topic?region=europe&topic=LH.ORDERS",
+         "/confirm/delete-records?region=europe&topic=LH.ORDERS&before=5",
+         f"/confirm/delete-group?region=europe&group={quote(HOSTILE)}",
+         f"/groups/reset?region=europe&group={quote(HOSTILE)}&to=earliest",
+         "/regions/north-america/mirrors/mm2/configuration?connector=europe-%3Ehere.MirrorSourceConnector",
+         "/scenario?exercise=2&file=mm2-na.yaml", "/scenario/document?path=docs/glossary.md", "/nothing")  # fmt: skip
+FROM_A_FORM = "/confirm/produce"
+NO_PAGES = ("/health", "/metrics", "/record/download", "/proof/report", "/scenario/picture", "/scenario/elsewhere",
+            "/sign-in")  # fmt: skip
+"""Paths that answer with a file, or with a page that is like one of the others, or has a test of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +69,40 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def control_room(home: Path) -> Iterator[Running]:
+def link(home: Path) -> Iterator[None]:
+    """The relay between two of its regions."""
+    folder = home / "regions" / "europe" / "links" / "north-america"
+    folder.mkdir(parents=True)
+    relay = Link(folder, 1, between=("europe", "north-america"))
+    yield
+    relay.close()
+
+
+@pytest.fixture(scope="module")
+def control_room(home: Path, link: None) -> Iterator[Running]:  # noqa: ARG001 - the link that it sees
     """A control room whose mirrors have failed, for a reason that is no good to read."""
     with running(settings("europe", "north-america", "south-america", lab_home=home, operator=True)) as found:
-        found.service.regions["europe"].searcher.records = RECORDS
+        europe = found.service.regions["europe"]
+        europe.searcher.records = RECORDS
+        europe.cluster.admin.groups[HOSTILE] = {TopicPartition("LH.ORDERS", 0): 4}
         for region in found.service.regions.values():
             for mirror in region.mirrors.values():
                 mirror.connector_state, mirror.trace = "FAILED", f"{HOSTILE}\n\tat {HOSTILE}"  # type: ignore[attr-defined]
         yield found
+
+
+def every_page(reader: Person) -> Iterator[str]:
+    """Opens one page after the other, also that which only a form leads to."""
+    for path in PAGES:
+        reader.open(path)
+        yield path
+    reader.open("/produce")
+    form = reader.page.get_by_role("form", name="Record")
+    for name in ("Topic", "Key", "Value"):
+        form.get_by_label(name, exact=name == "Topic").first.fill("LH.ORDERS" if name == "Topic" else HOSTILE)
+    form.get_by_role("button").click()
+    expect(reader.page.get_by_role("heading", name="Write a record to LH.ORDERS")).to_be_visible()
+    yield FROM_A_FORM
 
 
 def feed(control_room: Running, reader: Person) -> None:
@@ -79,15 +123,33 @@ def look_at(reader: Person, offset: int) -> None:
     expect(reader.page.locator("#record h2")).to_contain_text(f"0/{offset}")
 
 
+def test_each_page_is_among_those_that_are_looked_at(control_room: Running) -> None:
+    looked_at = [path.partition("?")[0] for path in (*PAGES, FROM_A_FORM)]
+    pages = {
+        str(context.path)
+        for context in iter_route_contexts(control_room.app.routes)
+        if getattr(context, "methods", None) and ("GET" in context.methods or context.path == FROM_A_FORM)
+    }
+    left_out = [
+        path
+        for path in sorted(pages - set(NO_PAGES))
+        if not path.startswith(("/api/", "/events/"))
+        and not any(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), one) for one in looked_at)
+    ]
+    assert left_out == []
+
+
 def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browser) -> None:
     reader = person(browser, control_room.url, "operator", PASSWORD)
     page = reader.page
     dialogs: list[str] = []
     # A dialog that nobody listens for is dismissed by Playwright itself; this one would be taken down.
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    for path in PAGES[:-1]:
-        reader.open(path)
-        page.wait_for_timeout(1200)  # until its stream has come once as well
+    for path in every_page(reader):
+        if path == "/nothing":
+            continue  # The browser complains of its status.
+        if "/confirm/" not in path:
+            page.wait_for_timeout(1200)  # until its stream has come once as well
         assert "taken" not in page.title(), path
         assert page.locator("main :is(script, img, style)").count() == 0, path
     reader.open("/mirrors")
@@ -189,8 +251,7 @@ def test_everybody_can_read_every_page(control_room: Running, browser: Browser, 
     reader = person(
         browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 800}, color_scheme=scheme
     )
-    for path in PAGES:
-        reader.open(path)
+    for path in every_page(reader):
         if path == "/messages":
             feed(control_room, reader)
         if path.startswith(("/messages", "/search?")):
@@ -200,6 +261,61 @@ def test_everybody_can_read_every_page(control_room: Running, browser: Browser, 
         answer = Axe().run(reader.page)
         assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
     reader.page.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (375, "dark")], ids=["desk", "phone"])
+def test_everybody_can_sign_in(control_room: Running, browser: Browser, width: int, scheme: Any) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(f"{control_room.url}/charts?range=all")
+    for _ in range(3):
+        page.keyboard.press("Tab")  # past the links to the content and to the first page
+    for text in ("operator", "wrong"):
+        page.keyboard.type(text)
+        page.keyboard.press("Tab" if text == "operator" else "Enter")
+    expect(page.get_by_role("alert")).to_contain_text("./lab status --credentials shows both")
+    answer = Axe().run(page)
+    assert answer.response["violations"] == [], answer.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_label("Password").focus()
+    page.keyboard.type(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{control_room.url}/charts?range=all")
+    context.close()
+
+
+REACHED = """() => {
+    const here = document.activeElement, place = here.getBoundingClientRect();
+    if (here === document.body || here === document.documentElement) return false;
+    const drawn = here.matches("svg a") ? here.querySelector(".line, circle") : null;
+    const marked = drawn ? parseFloat(getComputedStyle(drawn).strokeWidth) >= 6
+                         : getComputedStyle(here).outlineStyle !== "none";
+    const seen = place.bottom > 0 && place.top < innerHeight && place.right > 0 && place.left < innerWidth;
+    (window.reached ??= new Map()).set(here, marked && seen);
+    return true;
+}"""
+"""Notes of the element with the focus whether it shows so, and is in sight; false when the focus is nowhere."""
+LEFT = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+    .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.type !== "hidden")
+    .filter((one) => !window.reached.get(one))
+    .map((one) => `${window.reached.has(one) ? "not seen" : "not reached"}: ${one.outerHTML.slice(0, 200)}`)"""
+"""What somebody with a keyboard cannot reach, or does not see when they are there."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
+def test_the_keyboard_reaches_all_that_can_be_used(control_room: Running, browser: Browser, width: int) -> None:
+    reader = person(browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 900})
+    page = reader.page
+    for path in every_page(reader):
+        page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+        page.evaluate("document.activeElement.blur()")
+        for _ in range(1000):
+            page.keyboard.press("Tab")
+            if not page.evaluate(REACHED):
+                break
+        assert page.evaluate(LEFT) == [], path
+    page.context.close()
 
 
 def come_again(page: Page, path: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import schemathesis
@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from loosehanger.console import guard, operations
 from loosehanger.console.app import create_app
 from loosehanger.console.jobs import Jobs
+from loosehanger.console.mirrors import Action
 from tests.consoles import Browser, MadeUpService, Running, running
 from tests.consoles import settings as console_settings
 
@@ -34,12 +35,16 @@ MADE = {
     ("/api/regions/{region}/topics", "post"): {"create topic"},
     ("/api/regions/{region}/topics/{topic}", "delete"): {"delete topic"},
     ("/api/regions/{region}/mirrors/{mirror}/connectors/{connector}/{action}", "post"): {
-        "pause connector",
-        "resume connector",
-        "restart connector",
+        f"{action} connector" for action in get_args(Action)
     },
 }
-"""Changes of which some fuzzed request makes at least one."""
+"""Changes that requests make, each at least once."""
+FIXED = {
+    ("/api/regions/{region}/mirrors/{mirror}/connectors/{connector}/{action}", "post"): [
+        {"action": action} for action in get_args(Action)
+    ],
+}
+"""Requests beside the fuzzed ones, by what differs from the names that are there."""
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +76,25 @@ def routes() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("path", "method"), routes())
 def test_fuzzed_requests_bring_no_server_error(console: Running, fuzzer: Browser, path: str, method: str) -> None:
-    description = schemathesis.openapi.from_dict(fuzzer.get("/api/openapi.json").json())
+    operation = schemathesis.openapi.from_dict(fuzzer.get("/api/openapi.json").json())[path][method]
 
-    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
-              suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(case=description[path][method].as_strategy(), known=booleans())
-    def fuzz(case: schemathesis.Case[Any], known: bool) -> None:
-        if known:  # Of random names, nothing is there that a change could reach.
-            case.path_parameters |= {name: KNOWN[name] for name in case.path_parameters if name in KNOWN}
+    def send(case: schemathesis.Case[Any]) -> None:
         answer = case.call(base_url=console.url, session=fuzzer, allow_redirects=False, timeout=10)
         assert answer.status_code != 500
         case.validate_response(answer, checks=CHECKS)
 
+    @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(case=operation.as_strategy(), known=booleans())
+    def fuzz(case: schemathesis.Case[Any], known: bool) -> None:
+        if known:  # Of random names, nothing is there that a change could reach.
+            case.path_parameters |= {name: KNOWN[name] for name in case.path_parameters if name in KNOWN}
+        send(case)
+
     fuzz()
-    if actions := MADE.get((path, method)):
-        made = {change.action for change in console.app.state.context.changes.latest() if change.done}
-        assert actions & made, "every request was refused before it reached what it would change"
+    for fixed in FIXED.get((path, method), ()):
+        names = {name for name in KNOWN if f"{{{name}}}" in path}
+        send(operation.Case(path_parameters={name: KNOWN[name] for name in names} | fixed))
+    made = {change.action for change in console.app.state.context.changes.latest() if change.done}
+    refused = MADE.get((path, method), set()) - made
+    assert not refused, "every request was refused before it reached what it would change"
