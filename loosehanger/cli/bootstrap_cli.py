@@ -28,6 +28,8 @@ from loosehanger.suggestions import did_you_mean
 
 NOT_HERE = 100
 """The exit code for a command that needs the installation."""
+UNBROKEN = 200
+"""The width of the list of commands that is not shown on a terminal: each has one line."""
 
 
 def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
@@ -44,7 +46,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
         LabError: the command cannot run, with or without the installation.
     """
     if not arguments or wants_help(arguments[:1]):
-        print(overview(_columns()))
+        print(overview(shutil.get_terminal_size((UNBROKEN, 24)).columns))
         print(f"\n{_where_we_are()}")
         return ExitCode.DONE
     name, *rest = arguments
@@ -116,7 +118,7 @@ def _run(command: Command, rest: Sequence[str], *, installed: bool) -> int | Non
 
 
 def _columns() -> int:
-    """The width of what is shown: that of the terminal, within limits."""
+    """The width of texts: that of the terminal, within limits."""
     return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
 
 

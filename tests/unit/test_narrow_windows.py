@@ -21,6 +21,7 @@ from rich.console import Console
 from loosehanger.audit.balance import KINDS
 from loosehanger.audit.display import screen
 from loosehanger.cli import credentials, status, topics
+from loosehanger.cli.command_line import COMMANDS, overview
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.progress import Progress
 from loosehanger.proof.report.tables import show_proof
@@ -46,6 +47,21 @@ def shown(console: Console) -> list[str]:
     assert max(map(len, lines)) <= WIDTH, lines
     assert not any("…" in line for line in lines), lines
     return lines
+
+
+def test_the_list_of_commands_keeps_its_columns() -> None:
+    lines = overview(WIDTH).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    at = next(line for line in lines if line.startswith("  doctor")).index("can this machine")
+    assert any(line == " " * at + "next?" for line in lines)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_help(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    lines = COMMANDS[name].parser().format_help().splitlines()
+    # A command to copy is whole.
+    assert [line for line in lines if len(line) > WIDTH and not line.startswith("  ./lab ")] == []
 
 
 def test_a_proof_with_every_kind_of_fault() -> None:
