@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -35,16 +35,19 @@ PAGES = ("/", "/charts", "/topics", "/topics/LH.ORDERS", "/messages", "/search?t
          "/users", "/changes", "/brokers", "/scripts", "/proof", "/aggregates",
          "/confirm/settings?region=europe&topic=LH.ORDERS&name=segment.bytes&value=1000",
          "/confirm/connector?region=north-america&mirror=mm2&connector=europe-%3Ehere.MirrorSourceConnector"
-         "&action=restart",
-         "/confirm/link?ways=europe both north-america&delay=80ms&jitter=5ms",
-         "/confirm/create-topic?region=europe&name=LH.NEW&settings=retention.ms%3D1000",
-         "/confirm/add-partitions?region=europe&topic=LH.ORDERS&partitions=6",
-         "/confirm/delete-topic?region=europe&topic=LH.ORDERS",
-         "/confirm/delete-records?region=europe&topic=LH.ORDERS&before=5",
-         f"/confirm/delete-group?region=europe&group={quote(HOSTILE)}",
-         f"/groups/reset?region=europe&group={quote(HOSTILE)}&to=earliest",
-         "/regions/north-america/mirrors/mm2/configuration?connector=europe-%3Ehere.MirrorSourceConnector",
-         "/scenario?exercise=2&file=mm2-na.yaml", "/scenario/document?path=docs/glossary.md", "/nothing")  # fmt: skip
+         "&action=restart", "/confirm/link?ways=europe both north-america&delay=80ms&jitter=5ms",
+         "/scenario?exercise=2&file=mm2-na.yaml", "/nothing")  # fmt: skip
+STILL_PAGES = (
+    "/confirm/create-topic?region=europe&name=LH.NEW&settings=retention.ms%3D1000",
+    "/confirm/add-partitions?region=europe&topic=LH.ORDERS&partitions=6",
+    "/confirm/delete-topic?region=europe&topic=LH.ORDERS",
+    "/confirm/delete-records?region=europe&topic=LH.ORDERS&before=5",
+    f"/confirm/delete-group?region=europe&group={quote(HOSTILE)}",
+    f"/groups/reset?region=europe&group={quote(HOSTILE)}&to=earliest",
+    "/regions/north-america/mirrors/mm2/configuration?connector=europe-%3Ehere.MirrorSourceConnector",
+    "/scenario/document?path=docs/glossary.md",
+)
+"""Pages of the same templates as others, or of text alone, which no stream updates."""
 FROM_A_FORM = "/confirm/produce"
 NO_PAGES = ("/health", "/metrics", "/record/download", "/proof/report", "/scenario/picture", "/scenario/elsewhere",
             "/sign-in")  # fmt: skip
@@ -91,9 +94,9 @@ def control_room(home: Path, link: None) -> Iterator[Running]:  # noqa: ARG001 -
         yield found
 
 
-def every_page(reader: Person) -> Iterator[str]:
-    """Opens one page after the other, also that which only a form leads to."""
-    for path in PAGES:
+def opened(reader: Person, paths: Iterable[str]) -> Iterator[str]:
+    """Opens one page after the other, and at last that which only a form leads to."""
+    for path in paths:
         reader.open(path)
         yield path
     reader.open("/produce")
@@ -103,6 +106,14 @@ def every_page(reader: Person) -> Iterator[str]:
     form.get_by_role("button").click()
     expect(reader.page.get_by_role("heading", name="Write a record to LH.ORDERS")).to_be_visible()
     yield FROM_A_FORM
+
+
+def check(reader: Person, path: str, width: int) -> None:
+    """Judges the page that is open, with all that it folds: its width, and what axe finds."""
+    reader.page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+    assert reader.page.evaluate("document.documentElement.scrollWidth") <= width, path
+    answer = Axe().run(reader.page)
+    assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
 
 
 def feed(control_room: Running, reader: Person) -> None:
@@ -124,7 +135,7 @@ def look_at(reader: Person, offset: int) -> None:
 
 
 def test_each_page_is_among_those_that_are_looked_at(control_room: Running) -> None:
-    looked_at = [path.partition("?")[0] for path in (*PAGES, FROM_A_FORM)]
+    looked_at = [path.partition("?")[0] for path in (*PAGES, *STILL_PAGES, FROM_A_FORM)]
     pages = {
         str(context.path)
         for context in iter_route_contexts(control_room.app.routes)
@@ -145,12 +156,10 @@ def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browse
     dialogs: list[str] = []
     # A dialog that nobody listens for is dismissed by Playwright itself; this one would be taken down.
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-    for path in every_page(reader):
-        if path == "/nothing":
-            continue  # The browser complains of its status.
-        if "/confirm/" not in path:
+    for path in opened(reader, (*PAGES[:-1], *STILL_PAGES)):
+        if path in PAGES and not path.startswith("/confirm/"):
             page.wait_for_timeout(1200)  # until its stream has come once as well
-        assert "taken" not in page.title(), path
+        assert page.title() != "taken", path
         assert page.locator("main :is(script, img, style)").count() == 0, path
     reader.open("/mirrors")
     expect(page.locator("pre").first).to_contain_text("<script>")
@@ -251,15 +260,26 @@ def test_everybody_can_read_every_page(control_room: Running, browser: Browser, 
     reader = person(
         browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 800}, color_scheme=scheme
     )
-    for path in every_page(reader):
+    for path in opened(reader, PAGES):
         if path == "/messages":
             feed(control_room, reader)
         if path.startswith(("/messages", "/search?")):
             look_at(reader, len(RECORDS) - 1)
-        reader.page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
-        assert reader.page.evaluate("document.documentElement.scrollWidth") <= width, path
-        answer = Axe().run(reader.page)
-        assert answer.response["violations"] == [], f"{path}: {answer.generate_report()}"
+        check(reader, path, width)
+    reader.page.context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (375, "dark")], ids=["desk", "phone"])
+def test_everybody_can_read_the_pages_that_stand_still(
+    control_room: Running, browser: Browser, width: int, scheme: Any
+) -> None:
+    reader = person(
+        browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 800}, color_scheme=scheme
+    )
+    for path in opened(reader, STILL_PAGES):
+        check(reader, path, width)
+    assert reader.said == []
     reader.page.context.close()
 
 
@@ -307,7 +327,7 @@ LEFT = """() => [...document.querySelectorAll("a[href], button, input, select, t
 def test_the_keyboard_reaches_all_that_can_be_used(control_room: Running, browser: Browser, width: int) -> None:
     reader = person(browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 900})
     page = reader.page
-    for path in every_page(reader):
+    for path in opened(reader, (*PAGES, *STILL_PAGES)):
         page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
         page.evaluate("document.activeElement.blur()")
         for _ in range(1000):
