@@ -797,8 +797,8 @@ def overview(columns: int) -> str:
         lines += ["", title]
         for command in commands:
             start = f"  {f'{command.name} {command.arguments}':<{width}}"
-            indents = {"initial_indent": start, "subsequent_indent": " " * len(start)}
-            lines.append(textwrap.fill(command.summary, columns, **indents))
+            below = " " * len(start)
+            lines.append(textwrap.fill(command.summary, columns, initial_indent=start, subsequent_indent=below))
     lines += [
         "",
         "./lab COMMAND --help explains a command.",
