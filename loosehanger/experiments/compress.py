@@ -184,7 +184,7 @@ _NOTES = [
     f"Written at home by Kafka's ProducerPerformance in batches of {BATCH:,} bytes (linger.ms={LINGER_MS}); "
     f"{DIFFERENT:,} different events, made up.",
     "Bytes across the ocean are the link's, in both directions, with TLS, less what the mirror carries at rest.",
-    "The mirror unpacks what it reads and writes as its own producer is set: without "
+    "The mirror decompresses what it reads, and its own producer compresses the copy: without "
     f"{MIRROR_SETTING}, or {SETTING} on the topic, the copy is stored whole.",
 ]
 

@@ -153,7 +153,7 @@ def result(writings: Sequence[WriteStep], source: str, target: str) -> dict[str,
             f"Each step: {RATE} records a second of {SIZE:,} bytes from each producer, acknowledged by all replicas; "
             "both write at the same time, from a process of their own.",
             "The producers are kafka-python's, idempotent, with its time-outs: a request that has no answer for 30 s "
-            "is sent again on a new connection. Another client's times after a cut are others.",
+            "is sent again on a new connection. Other clients' times after a cut differ.",
             "The oldest copy is the longest time from sending to the arrival of the copy, of what was written at home.",
         ],
         "steps": [asdict(writing) for writing in writings],

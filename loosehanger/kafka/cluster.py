@@ -264,7 +264,7 @@ class Cluster:
         ]
 
     def groups(self) -> list[str]:
-        """The ids of its consumer groups; the workers of Connect have groups, too, and are no consumers."""
+        """The ids of its consumer groups; the workers of Connect have groups, too, and are not consumers."""
         listed = self.ask(lambda admin: admin.list_groups())
         # Without a protocol is a group that has only committed, and never had a member.
         return sorted({str(group["group_id"]) for group in listed if group["protocol_type"] in ("consumer", "")})

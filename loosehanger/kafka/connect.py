@@ -240,7 +240,7 @@ class ConnectClient:
                 return str(error)
             return _not_ready(answer) if self.rebalance_s else None
 
-        # Every request of the kit's may be sent twice.
+        # Every request of the kit may be sent twice.
         wait_for(attempt, self.rebalance_s, f"Connect: {method} {path}")
         assert answer is not None
         if why := _not_ready(answer):
@@ -255,7 +255,7 @@ class ConnectClient:
         try:
             return answer.json() if answer.content else None
         except requests.JSONDecodeError as error:
-            raise ConnectError(f"Connect: {method} {path}: the answer is no JSON") from error
+            raise ConnectError(f"Connect: {method} {path}: the answer is not JSON") from error
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> requests.Response:
         """Sends a request to one worker after the other until one answers."""
@@ -299,7 +299,7 @@ def parts(name: str, status: Mapping[str, Any]) -> Iterator[ConnectorPart]:
 def _not_ready(answer: requests.Response) -> str | None:
     """Why a worker cannot answer yet; None if it has answered.
 
-    Its web server answers before Connect does: that nothing is there, with a page for browsers.
+    Its web server answers before Connect does, with a 404 page for browsers.
     """
     if answer.status_code == requests.codes.conflict and not _is_there_already(answer):
         return _REBALANCING

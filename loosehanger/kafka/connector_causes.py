@@ -254,7 +254,7 @@ def _failed(
 def _repeated(
     name: str, failure: Mapping[str, Any], logs: WorkerLogs, *, where: str, target: str, runs: bool = False
 ) -> Problem:
-    """The problem of a connector with a part that was restarted; one that runs may be past its failure."""
+    """The problem of a connector with a part that was restarted; a running part may have recovered."""
     reason = str(failure["reason"])
     part, _, exception = reason.partition(" failed: ")
     found = explain(exception, target) if exception else None

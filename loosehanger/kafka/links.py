@@ -1,4 +1,4 @@
-"""The links between a lab's regions: asking their relays, and telling them, one line of JSON each.
+"""The links between a lab's regions: asks their relays for status or for a change, one line of JSON each.
 
 A relay listens at a socket in a folder of its own, which only the lab's owner can enter.
 """

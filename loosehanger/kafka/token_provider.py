@@ -20,7 +20,7 @@ class SharedTokens(AbstractTokenProvider):  # type: ignore[misc]
         """Returns a valid token.
 
         Raises:
-            NoTokenError: there is none to be had.
+            NoTokenError: the identity provider gives none.
         """
         try:
             return provider(self._credentials).token()

@@ -125,7 +125,7 @@ class ClusterAction(Entry):
     """An action that asks clusters and Connect; it can be sent to a pod as JSON."""
 
     changes: ClassVar[bool] = True
-    """Whether it changes the lab: then no other one may be running."""
+    """Whether it changes the lab, so that no other one may be running."""
     kind: str
     stage: str
     """The stage whose snapshots are read and kept."""

@@ -47,7 +47,7 @@ def keep_password(home: Path, text: str) -> None:
 
 
 def chosen_at(home: Path) -> int:
-    """When the password was chosen, in nanoseconds since the epoch; the same password again is no new choice."""
+    """When the password was chosen, in nanoseconds since the epoch; the same password again is not a new choice."""
     return (home / CHOSEN_PASSWORD).stat().st_mtime_ns
 
 

@@ -58,13 +58,13 @@ def any_proof(parser: Parser) -> None:
         help="how long to wait for the mirrors (default 60)",
     )
     parser.add_argument(
-        "--while-moving", action="store_true", help="wait longer than that for a mirror that still comes closer"
+        "--while-moving", action="store_true", help="wait longer than that for a mirror that still makes progress"
     )
     parser.add_argument(
         "--limit",
         type=number(0, float("inf"), "a number of seconds", above=True),
         metavar="SECONDS",
-        help="end after that time, inconclusive, whatever is not compared by then (no limit)",
+        help="stop after that time, inconclusive, whatever is left to compare (no limit)",
     )
     parser.add_argument(
         "--examples", type=count(0), default=5, metavar="N", help="differences of each kind to show (default 5)"
@@ -75,9 +75,9 @@ def any_proof(parser: Parser) -> None:
         help="whether topics' settings that differ disprove, are only reported, or are ignored "
         "(judge; between two clusters of your own report)",
     )
-    parser.add_argument("--report", type=caller_path, metavar="FILE", help="write a page for people (HTML)")
-    parser.add_argument("--pdf", type=caller_path, metavar="FILE", help="write the same for the files, without charts")
-    parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a report for CI (JUnit's XML)")
+    parser.add_argument("--report", type=caller_path, metavar="FILE", help="write an HTML page with charts")
+    parser.add_argument("--pdf", type=caller_path, metavar="FILE", help="write a PDF to file or print, without charts")
+    parser.add_argument("--junit", type=caller_path, metavar="FILE", help="write a JUnit report (XML) for CI")
     parser.add_argument(
         "--evidence",
         type=caller_path,
@@ -201,7 +201,7 @@ def watch(parser: Parser) -> None:
         nargs="?",
         const=120,
         metavar="SECONDS",
-        help="send a marked record into every source now and then (default each 120), and say if it does not arrive",
+        help="send a marked record to every source at this interval (default 120), and report if it does not arrive",
     )
     parser.add_argument(
         "--minutes", type=count(1, 1000), default=5, metavar="N", help="how many minutes to show (default 5)"

@@ -98,7 +98,7 @@ def _complete(pod: dict[str, Any], container: dict[str, Any], prefix: str, sign_
 
 
 def _unmount(pod: dict[str, Any], container: dict[str, Any], folder: str) -> None:
-    """Takes the volume away that is mounted at a folder: such a user has no secret."""
+    """Removes the volume that is mounted at a folder: such a user has no secret."""
     gone = {one.get("name") for one in container.get("volumeMounts") or () if one.get("mountPath") == folder}
     container["volumeMounts"] = [one for one in container.get("volumeMounts") or () if one.get("name") not in gone]
     pod["volumes"] = [one for one in pod.get("volumes") or () if one.get("name") not in gone]

@@ -150,7 +150,7 @@ class Lab:
     """The stage that was begun and not finished; empty for none."""
     topology: Topology = field(default_factory=lambda: Topology(()))
     declared_claims: tuple[DeclaredClaim, ...] = ()
-    """The claims of ``scenario.yaml``, beside those that follow from the mirrors."""
+    """The claims of ``scenario.yaml``, besides those that follow from the mirrors."""
     copied_at_mark: Mapping[str, Window] = field(default_factory=dict)
     """Offsets up to which each source of a mirror, by its id, had been copied when the last stage stopped it."""
     archives: Mapping[str, Window] = field(default_factory=dict)

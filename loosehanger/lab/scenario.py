@@ -72,7 +72,7 @@ class StartingLink(Entry):
         if self.between[0] == self.between[1]:
             raise ValueError(f"between: {self.between[0]} has no link to itself; name two regions")
         if self.one_way and self.outbound_only:
-            raise ValueError("outbound_only: concerns connections, which have no one way; remove one_way")
+            raise ValueError("outbound_only: is about connections, which need both ways; remove one_way")
         try:
             OneWay().with_(delay=self.delay, jitter=self.jitter, rate=self.rate)
         except WrongUseError as error:
@@ -166,7 +166,7 @@ class Scenario(Entry):
     secrets: tuple[CopiedSecret, ...] = ()
     links: tuple[StartingLink, ...] = ()
     claims: tuple[DeclaredClaim, ...] = ()
-    """Declared claims, beside those that follow from the mirrors: see ``claims``."""
+    """Declared claims, besides those that follow from the mirrors: see ``claims``."""
     stages: Annotated[dict[str, Stage], Field(min_length=1)]
     exercises: tuple[Exercise, ...] = ()
     """What is injected for the exercises of its lab, the first one first."""

@@ -350,7 +350,7 @@ class Topology:
                 raise WrongUseError(f"{document.where(*path, *field)}: {region} would refuse it: {refused}")
 
     def _why_not_user(self, region: str, end: Mapping[str, Any], client: sign_ins.SignIn) -> str:
-        """Returns why the user of a mirror's end cannot sign in so; empty if it can, or no manifest describes it."""
+        """Returns why the user of a mirror's end cannot sign in like that; empty if it can or no manifest has it."""
         name = sign_ins.user_of(end)
         user = self.user(region, name)
         kind = sign_ins.user_type(user.content) if user else ""

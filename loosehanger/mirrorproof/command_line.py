@@ -132,7 +132,7 @@ def overview() -> str:
     listed = "".join(f"\n  {name:<{width}}{command.about}" for name, command in SUB_COMMANDS.items())
     return (
         f"usage: {PROGRAM} COMMAND …\n\n"
-        "Proves, record by record, that a mirror between two Kafka clusters copied everything, whatever copies.\n"
+        "Proves, record by record, that a mirror copied everything between two Kafka clusters, whatever tool copies.\n"
         f"{listed}\n\n"
         f"{PROGRAM} COMMAND --help explains a command; {PROGRAM} --version names the version."
     )

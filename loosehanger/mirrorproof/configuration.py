@@ -41,10 +41,10 @@ class ClusterEntry(CheckedEntry):
         Field(description="client properties, as keys and values or as the text of a properties file; ${env:NAME} is "
               "replaced by a variable"),
     ] = None  # fmt: skip
-    file: Annotated[str | None, Field(description="a file of them; from the folder of this file")] = None
+    file: Annotated[str | None, Field(description="a properties file, relative to the folder of this file")] = None
     environment: Annotated[
         str | None,
-        Field(description="the beginning of variables' names: with OLD_, OLD_BOOTSTRAP_SERVERS is bootstrap.servers"),
+        Field(description="the prefix of environment variables: with OLD_, OLD_BOOTSTRAP_SERVERS is bootstrap.servers"),
     ] = None
 
     @field_validator("properties", mode="before")
@@ -56,7 +56,7 @@ class ClusterEntry(CheckedEntry):
             raise ValueError("expected client properties")  # noqa: TRY004
         wrong = [str(key) for key, value in given.items() if not isinstance(value, str | int | float | bool)]
         if wrong:
-            raise FieldError([((key,), "expected one text, one number, or true or false") for key in wrong])
+            raise FieldError([((key,), "expected a text, a number, or true or false") for key in wrong])
         return {str(key): str(value).lower() if isinstance(value, bool) else value for key, value in given.items()}
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class ClusterEntry(CheckedEntry):
 class FlowEntry(CheckedEntry):
     """What is copied from one cluster to another."""
 
-    name: Annotated[str, Field(description="for reports and --flow; else SOURCE-TARGET")] = ""
+    name: Annotated[str, Field(description="the name in reports and for --flow; by default SOURCE-TARGET")] = ""
     source: Annotated[str, Field(description="the name of a cluster")]
     target: Annotated[str, Field(description="the name of a cluster")]
     topics: Annotated[tuple[str, ...], Field(description="names of topics at the source; each of them must exist")] = ()
@@ -81,13 +81,15 @@ class FlowEntry(CheckedEntry):
         Field(description="consumer groups that must skip nothing after a switch to the target; each must have "
               "committed offsets at the source"),
     ] = ()  # fmt: skip
-    names: Annotated[NamesEntry, Field(description="how the copies are called; else as their sources")] = NamesEntry()
+    names: Annotated[NamesEntry, Field(description="how the copies are named; by default like their sources")] = (
+        NamesEntry()
+    )
 
     @model_validator(mode="after")
     def _usable(self) -> FlowEntry:
         problems: list[tuple[tuple[str | int, ...], str]] = []
         if self.name and not _FLOW_NAME.fullmatch(self.name):
-            problems.append((("name",), f"'{self.name}': letters, digits, '.', '_' and '-' are possible"))
+            problems.append((("name",), f"'{self.name}': use letters, digits, '.', '_' and '-' only"))
         if self.source == self.target:
             problems.append((("target",), "is the source, so that each topic would be compared with itself"))
         if not self.topics and not self.patterns:
@@ -129,11 +131,11 @@ class JudgeEntry(CheckedEntry):
 
 
 class ResultsEntry(CheckedEntry):
-    """Where results go, beside the terminal; from the folder of this file."""
+    """Where results go, besides the terminal; relative to the folder of this file."""
 
     json_: Annotated[str | None, Field(alias="json", description="the document")] = None
-    html: Annotated[str | None, Field(description="a page for people")] = None
-    junit: Annotated[str | None, Field(description="a report for CI")] = None
+    html: Annotated[str | None, Field(description="an HTML page")] = None
+    junit: Annotated[str | None, Field(description="a JUnit report for CI")] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -252,7 +254,7 @@ def _of_copiers(path: Path, entry: ConfigurationEntry, document: Document | None
                 clusters[cluster] = ClientSource(f"{name}: cluster {cluster}", partial(_given, dict(properties)))
                 incomplete |= {cluster: found.incomplete[cluster]} if cluster in found.incomplete else {}
     if not mirrors:
-        raise WrongUseError(f"{where('flows')}: nothing to compare; give flows, or 'read' with files of a copier")
+        raise WrongUseError(f"{where('flows')}: nothing to compare; give flows, or a copier's files under 'read'")
     for index, flow in enumerate(entry.flows):
         for key in ("source", "target"):
             if (name := getattr(flow, key)) not in clusters:

@@ -65,7 +65,7 @@ def locked(names: str, unwanted: tuple[str, ...] = ()) -> list[Jar]:
 
     Args:
         names: the set.
-        unwanted: beginnings of ``group:artifact`` that are left out.
+        unwanted: prefixes of ``group:artifact`` that are left out.
     """
     from loosehanger.mirrorproof.jars import parse_lock  # slow to import
 
@@ -88,7 +88,7 @@ def broker() -> list[Jar]:
 
 
 def fetch(folder: Path, wanted: Sequence[Jar]) -> list[Path]:
-    """Fetches locked jars, each checked by its hash; those that are there and whole stay.
+    """Fetches locked jars, each checked by its hash; those that are present and intact stay.
 
     Args:
         folder: the jars are in its folder of their set's name.

@@ -111,7 +111,7 @@ class DemoBroker:
         wait_for(self._missing, _STARTS_S, f"the broker {self.name}")
 
     def stop(self) -> None:
-        """Ends the process, if it runs."""
+        """Stops the process, if it is running."""
         if self._process is not None:
             _end(self._process)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loosehanger.kafka.cluster import Cluster
 
 _BOUND_S = 5.0
-"""How long both clusters may take, which are checked at the same time."""
+"""Seconds that the checks of both clusters may take; they run at the same time."""
 _CONNECT_S = 2.0
 _ANSWER_S = 3.0
 _NAMED = 3
@@ -206,7 +206,7 @@ def _together(
     if target.is_complete:
         copies = [name for name in target.topics if any(name == one or name.endswith(f".{one}") for one in chosen)]
         if not copies:
-            found = "no topic has a name of the source's, or the user lacks Describe"
+            found = "no topic has the name of a source's topic, or the user lacks Describe"
             yield ClusterCheck("target", "topics", found, "check that the mirror runs, or grant Describe")
             return
         yield from _rights(target, copies)

@@ -81,7 +81,7 @@ class StoredEvidence(_Part):
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """What became of checking a file."""
+    """The result of checking a file."""
 
     problem: str
     """Why it is not as it was signed; empty if it is."""
@@ -127,9 +127,9 @@ def check(path: Path, public_key: str) -> CheckedFile:
 
 
 def _damage(content: bytes) -> str:
-    """What can be seen of a change."""
+    """Describes the damage, as far as it shows."""
     _, problem = _read(content)
-    return problem or "it, or its signature, was changed since; ask the signer for the original"
+    return problem or "it or its signature was changed since; ask the signer for the original"
 
 
 def _read(content: bytes) -> tuple[StoredEvidence | None, str]:
@@ -138,7 +138,7 @@ def _read(content: bytes) -> tuple[StoredEvidence | None, str]:
     except UnicodeDecodeError as error:
         return None, f"byte {error.start} is not UTF-8"
     except ValueError as error:
-        return None, f"it is not whole JSON ({error}); it may have been cut off"
+        return None, f"it is not complete JSON ({error}); it may have been cut off"
     except RecursionError:
         return None, "it is nested too deeply"
     if isinstance(document, dict) and document.get("format", FORMAT) != FORMAT:

@@ -45,7 +45,7 @@ from loosehanger.suggestions import instead
 from loosehanger.times import span
 
 _MOST_OPEN = 50_000
-"""The most open buckets, which bounds the memory: some 60 MB."""
+"""The most open buckets, which bounds memory at some 60 MB."""
 _PATIENCE_S = 3.0
 """Seconds from a signal until the process ends, whatever still waits for a cluster."""
 _FIRST = "Asking the clusters; the first numbers appear in a moment."
@@ -111,7 +111,7 @@ class AnyFlows:
         return scope
 
     def scope(self, ids: Mapping[str, str], inventories: Mapping[str, Inventory], unfit: Unfit) -> Scope:
-        """Finds the flows; a topic that is named and cannot be watched is one that is not judged."""
+        """Finds the flows; a topic that is named but cannot be watched counts as not judged."""
         scope = scope_between(self.mirrors, [mirror.id for mirror in self.mirrors], ids, inventories, unfit)
         missing = {}
         for mirror in self.mirrors:
@@ -161,7 +161,7 @@ class AnyFlows:
         return Watch(parts, scope, limits, folder, report)
 
     def groups(self, given: Iterable[str]) -> dict[MirrorId, str]:
-        """The consumer group of each flow, by ``--copier-group``: a name without a flow's before it is for all."""
+        """The consumer group of each flow, by ``--copier-group``: a name without a flow before it applies to all."""
         names = {mirror.name: mirror.id for mirror in self.mirrors}
         found: dict[MirrorId, str] = {}
         for text in given:

@@ -85,7 +85,7 @@ def _of_mirror_maker(where: str, properties: Mapping[str, str]) -> ReadFlows:
         mirrors.append(_mirror(f"{where}: {source}->{target}", f"{source}-{target}", (source, target), settings))
     if not mirrors:
         raise WrongUseError(f"{where}: no flow is enabled; MM2 copies where it has SOURCE->TARGET.enabled = true")
-    # A property without a cluster's name counts for all of them.
+    # A property without a cluster's name applies to all of them.
     common = {key: value for key, value in properties.items() if key.startswith(_OF_CLIENTS)}
     clusters = {
         name: {**common, **{k: v for k, v in _below(properties, f"{name}.").items() if k.startswith(_OF_CLIENTS)}}
@@ -99,7 +99,7 @@ def _below(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _mirror(where: str, name: str, ends: tuple[str, str], settings: Mapping[str, str]) -> Mirror:
-    """A flow by MM2's settings of it, the general ones included."""
+    """A flow by MM2's settings for it, the general ones included."""
     policy, separator = settings.get(_POLICY, _DEFAULT_POLICY), settings.get(_SEPARATOR, ".")
     if policy not in (_DEFAULT_POLICY, IDENTITY_POLICY):
         raise WrongUseError(

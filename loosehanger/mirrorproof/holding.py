@@ -24,7 +24,7 @@ class PartitionState:
     holds: int = 0
     """Those that are still there, unchanged."""
     no_longer_verifiable: int = 0
-    """Those that cannot be read any more, or not apart from others that cannot."""
+    """Those that can no longer be read, or that share a chunk with such."""
     why: str = ""
     """Why they cannot."""
     changed: list[str] = field(default_factory=list)

@@ -117,7 +117,7 @@ def web_session() -> requests.Session:
 
 
 def is_whole(jar: Jar, path: Path) -> bool:
-    """Whether the file is there and is the one that the lock means."""
+    """Whether the file exists and is the one that the lock pins."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
@@ -138,7 +138,7 @@ class Fetcher:
         self.stop = threading.Event()
 
     def fetch(self, jars: Iterable[Jar], on_bytes: Callable[[int], object]) -> None:
-        """Fetches all the jars, several at once; ``on_bytes`` hears of each piece (bytes; negative: to be repeated).
+        """Fetches all the jars, several at once; ``on_bytes`` takes the size of each piece (negative: to be repeated).
 
         Raises:
             RepositoryError: the repository cannot be reached.
@@ -192,7 +192,7 @@ class Fetcher:
             if digest.hexdigest() == jar.sha256:
                 partial.replace(target)
                 return None
-            problem = f"is not the file that jars.lock means ({received} bytes of {jar.size}, SHA-256 differs)"
+            problem = f"is not the file that jars.lock pins ({received} bytes of {jar.size}, SHA-256 differs)"
         except requests.exceptions.SSLError as error:
             raise RepositoryError(
                 f"{self.host}: its certificate is not trusted ({_innermost(error)}); "

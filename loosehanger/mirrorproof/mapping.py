@@ -15,7 +15,7 @@ from loosehanger.lab.mirrors.renaming import Renaming
 from loosehanger.mirrorproof.entries import CheckedEntry
 
 _GROUP = re.compile(r"\$(?:(\d+)|\{([A-Za-z_]\w*)\})")
-"""A group as Java writes it, which Connect's RegexRouter has taught many."""
+"""A group in Java's notation, which many know from Connect's RegexRouter."""
 _SEPARATORS = ".-_"
 _MOST_TRIED = 200
 """Topics without a copy from which a suggestion is made."""
@@ -33,16 +33,20 @@ class Policy:
 
 
 class NamesEntry(CheckedEntry):
-    """How the copies of topics are called. Pairs come before everything else."""
+    """How the copies of topics are named. Pairs take precedence over everything else."""
 
     policy: Annotated[
         Literal["identity", "default"] | None,
         Field(description="MM2's policies: the same name, or the source's alias and a separator before it"),
     ] = None
-    alias: Annotated[str | None, Field(description="the source's alias for policy default; else its name here")] = None
-    separator: Annotated[str | None, Field(description="between alias and name, for policy default; else '.'")] = None
-    prefix: Annotated[str, Field(description="stands before each name")] = ""
-    suffix: Annotated[str, Field(description="stands behind each name")] = ""
+    alias: Annotated[
+        str | None, Field(description="the source's alias, for policy default; by default its name here")
+    ] = None
+    separator: Annotated[
+        str | None, Field(description="between alias and name, for policy default; by default '.'")
+    ] = None
+    prefix: Annotated[str, Field(description="a text before each name")] = ""
+    suffix: Annotated[str, Field(description="a text after each name")] = ""
     pairs: dict[str, str] = Field(
         default_factory=dict, description="names of copies by the names of topics at the source"
     )

@@ -39,7 +39,7 @@ class TopicPlan:
     """None for a topic that does not exist, or that the user may not see."""
     copy_partitions: int | None = None
     records: int | None = None
-    """At the source, between the first and the last offset: at most so many."""
+    """At the source, between the first and the last offset: an upper bound."""
     copy_records: int | None = None
     problem: str = ""
     """Why it would not be compared; empty for a topic that would."""

@@ -38,7 +38,7 @@ def add_clusters(parser: Parser, *, required: bool = True) -> None:
         "source", type=caller_path, nargs=number, metavar="SOURCE", help="a file with client properties"
     )
     parser.add_argument(
-        "target", type=caller_path, nargs=number, metavar="TARGET", help="the same for the copies' cluster"
+        "target", type=caller_path, nargs=number, metavar="TARGET", help="the same for the cluster with the copies"
     )
 
 
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> NoReturn:
     except (LabError, OSError) as error:
         from loosehanger.mirrorproof.jars import RepositoryError  # slow to import
 
-        # Nothing is wrong with the command where a repository is out of reach.
+        # A repository out of reach is not wrong use of the command.
         if isinstance(error, WrongUseError) and not isinstance(error, RepositoryError):
             raise
         if not importlib.util.find_spec("pyspark"):

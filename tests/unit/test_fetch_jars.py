@@ -134,8 +134,8 @@ def test_passing_fault_is_repeated(server: Repository, tmp_path: Path, fault: st
     ("fault", "message", "requests"),
     [
         ("cut off", "one-1.0.jar from 127.0.0.1 was cut off after", 4),
-        ("cut off, length unknown", "is not the file that jars.lock means", 4),
-        ("tampered", "is not the file that jars.lock means", 4),
+        ("cut off, length unknown", "is not the file that jars.lock pins", 4),
+        ("tampered", "is not the file that jars.lock pins", 4),
         ("503", "HTTP status 503", 4),
         ("404", "HTTP status 404", 1),
     ],

@@ -152,7 +152,7 @@ def mirrors(*edits: dict[str, str]) -> list[Manifest]:
             "refresh.topics.interval.seconds: [10]",
             [
                 "mirror-0.yaml:LINE: ",
-                "refresh.topics.interval.seconds: expected one text, one number, or true or false",
+                "refresh.topics.interval.seconds: expected a text, a number, or true or false",
             ],
         ),
         (

@@ -174,7 +174,7 @@ def test_a_password_that_stands_in_the_wrong_place_is_not_shown(tmp_path: Path) 
         said = refused(tmp_path, text)
         assert "hunter2" not in said
         assert said == "flows.yaml:4: clusters.old.properties.sasl.jaas.config: " + (
-            "expected one text, one number, or true or false"
+            "expected a text, a number, or true or false"
         )
 
 

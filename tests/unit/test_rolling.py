@@ -38,7 +38,7 @@ def connector(worker: str, *workers: str, state: str = "RUNNING") -> dict[str, A
         ({"a": connector(FIRST, FIRST), "b": connector(SECOND, FIRST)}, "no share"),
         ({"a": connector(FIRST, FIRST)}, None),
         ({}, None),
-        ({"a": connector(FIRST, FIRST, SECOND, state="UNASSIGNED")}, "3 of 3 connectors and tasks stand still"),
+        ({"a": connector(FIRST, FIRST, SECOND, state="UNASSIGNED")}, "3 of 3 connectors and tasks lack a worker"),
         # What failed is not going to change, and nothing waits for it.
         ({"a": connector(FIRST, FIRST, SECOND, state="FAILED")}, None),
     ],

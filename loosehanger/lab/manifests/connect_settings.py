@@ -299,7 +299,7 @@ def check_value(name: str, value: str) -> None:
     if name in _WORDS_IN_ANY_CASE and said.lower() not in _WORDS_IN_ANY_CASE[name]:
         raise ValueError(f"'{value}' is not possible; expected {' or '.join(_WORDS_IN_ANY_CASE[name])}")
     if name in _CLASSES and said not in _CLASSES[name]:
-        raise ValueError(f"the class '{value}' is not installed; Kafka brings {' and '.join(_CLASSES[name])}")
+        raise ValueError(f"the class '{value}' is not installed; Kafka includes {' and '.join(_CLASSES[name])}")
     if name == OVERRIDE_POLICY and not _OVERRIDE_CLASS.fullmatch(said):
         raise ValueError(f"'{value}' is not a policy of Connect; expected {', '.join(_OVERRIDE_POLICIES)}")
 

@@ -335,7 +335,10 @@ def _alike(listeners: list[Listener]) -> list[Listener]:
     """Refuses listeners that differ in their sign-in: clients of other regions all come through one link."""
     first = listeners[0]
     refused = [
-        ((index, "authentication"), f"differs from listener '{first.name}': here all of a cluster's sign in alike")
+        (
+            (index, "authentication"),
+            f"differs from listener '{first.name}': here all of a cluster need the same sign-in",
+        )
         for index, other in enumerate(listeners)
         if (other.tls, other.authentication) != (first.tls, first.authentication)
     ]

@@ -54,7 +54,7 @@ def _problems(document: Document, problem: Any, unknown: str) -> list[str]:
     if isinstance(error, FieldError):
         return [f"{document.where(*path, *way)}: {text}" for way, text in error.problems]
     if path and path[-1] in _SCALARS and problem["type"].endswith(("_type", "_parsing")):
-        return [f"{document.where(*path[:-1])}: expected one text, one number, or true or false"]
+        return [f"{document.where(*path[:-1])}: expected a text, a number, or true or false"]
     return [_problem(document, problem, unknown)]
 
 

@@ -35,7 +35,7 @@ class Renaming:
         return f"{self.prefix}{topic}{self.suffix}"
 
     def source(self, topic: str) -> str | None:
-        """Returns the source's name of a copy; None if the name is no copy's, or cannot be traced back."""
+        """Returns the source's name of a copy; None if it is not the name of a copy, or cannot be traced back."""
         for name, copy in self.pairs.items():
             if copy == topic:
                 return name

@@ -158,7 +158,7 @@ def _described(
         files["ca.crt"] = _secret_value(cluster, region.name, f"{of}-cluster-ca-cert", "ca.crt")
         sign_in = sign_ins.of_user(next(iter(_listeners(kafka)), {}), user)
         keys = keys_of(sign_in, has_jaas=bool(sign_ins.user_type(user)))
-        # Of users without credentials of the operator's, only those are clients of the kit that have a secret.
+        # A user whose credentials no operator makes is a client of the kit only if it has a secret.
         made = sign_ins.user_type(user) not in ("", sign_ins.TLS_EXTERNAL)
         if not made and keys and cluster.get("v1", "Secret", name, region.name) is None:
             continue

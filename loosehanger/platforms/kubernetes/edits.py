@@ -1,4 +1,4 @@
-"""Edits the kit's resources in a region's namespace by hand, as the account of the kit may: for faults."""
+"""Edits the kit's resources in a region's namespace for faults, with the rights of the kit's account."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def merge(region: Region, kind: str, name: str, fields: Mapping[str, Any]) -> No
     def not_seen() -> str | None:
         return unseen(_read(cluster, region.name, kind, name))
 
-    wait_for(not_seen, SEEN_S, f"{region.name}: {kind}/{name} was changed, and not reconciled")
+    wait_for(not_seen, SEEN_S, f"{region.name}: {kind}/{name} was changed but not reconciled")
 
 
 def await_ready(region: Region, kind: str, name: str) -> None:
     """Waits until a resource is ready, in its operator's words.
 
     Raises:
-        LabError: it does not become so.
+        LabError: it does not become ready.
     """
     cluster = cluster_of(region)
     wait_for(lambda: waiting_for(_read(cluster, region.name, kind, name)), READY_S, f"{region.name}: {kind}/{name}")
@@ -76,7 +76,7 @@ def pods_of(region: Region, kind: str, name: str) -> list[str]:
 
 
 def delete_pod(region: Region, kind: str, name: str, pod: str) -> None:
-    """Deletes a pod of a resource at once, as a node that dies; its operator creates it again.
+    """Deletes a pod of a resource at once, as when its node dies; its operator recreates it.
 
     Raises:
         LabError: the API server does not answer.

@@ -265,7 +265,7 @@ def to_event_streams(
 
     Args:
         resources: each with its place, such as ``file:line``. A Kafka and its KafkaNodePools become one EventStreams.
-            settings: the settings that Strimzi's resources do not have.
+        settings: the settings that Strimzi's resources do not have.
 
     Returns:
         The converted resources, each with its place.

@@ -93,7 +93,7 @@ class KubernetesPlatform(base.Platform):
         every = self.plans.values()
         if any(other.switches for other in every) and len({self.region.places[other.region] for other in every}) > 1:
             raise WrongUseError(
-                "on several Kubernetes clusters the kit cannot switch between regions, for no way leads to a mirror on "
+                "on several Kubernetes clusters the kit cannot switch between regions, as it cannot reach a mirror on "
                 "another one; nothing was changed"
             )
         if self.parameters["event_streams"] and plan.kills:
@@ -229,11 +229,11 @@ class KubernetesPlatform(base.Platform):
         if region not in inventory:
             known = ", ".join(inventory)
             raise WrongUseError(
-                f"platform_kubernetes_client_region: '{region}' is no region; the inventory has: {known}"
+                f"platform_kubernetes_client_region: '{region}' is not a region; the inventory has: {known}"
             )
         return access.Clients(self.home, region, self.parameters["image"])
 
 
 def _absolute(kubeconfig: str) -> str:
-    """A path as it is also right for the commands, wherever they are called."""
+    """An absolute path, which is right for commands that are called from any folder."""
     return str(Path(kubeconfig).expanduser().absolute()) if kubeconfig else ""

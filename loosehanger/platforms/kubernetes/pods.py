@@ -90,7 +90,7 @@ def run(
         arguments: its arguments.
         home: the lab's home; None for the default.
         brought: additional files of its ``access`` folder: texts by name.
-        back: destinations of files that it writes, by name, beside those that its arguments name.
+        back: destinations of files that it writes, by name, besides those that its arguments name.
 
     Raises:
         LabError: the pod does not start, or the API server does not answer; the message says why.

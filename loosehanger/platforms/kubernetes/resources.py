@@ -27,7 +27,7 @@ ASKS_CONNECT: Final = {"loosehanger-lab/asks-connect": "true"}
 MIRROR_PODS: Final = {"app.kubernetes.io/name": "kafka-mirror-maker-2"}
 """A label of every mirror's pods, which Strimzi and Event Streams both set."""
 BROKER_PODS: Final = {"app.kubernetes.io/name": "kafka"}
-"""A label of every broker's pod, beside those of the entity operator."""
+"""A label of the pods of brokers, and of the entity operator's."""
 
 STRIMZI: Final = "kafka.strimzi.io/v1"
 RULES: Final = ("monitoring.coreos.com/v1", "PrometheusRule")

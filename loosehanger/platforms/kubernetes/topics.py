@@ -73,5 +73,5 @@ def _refusal(cluster: KubernetesCluster, declared: Mapping[str, Any]) -> str | N
         present.update({**declared, **found})
         return unseen(present)
 
-    wait_for(not_seen, SEEN_SECONDS, f"{name} was changed, and not reconciled")
+    wait_for(not_seen, SEEN_SECONDS, f"{name} was changed but not reconciled")
     return waiting_for(present)

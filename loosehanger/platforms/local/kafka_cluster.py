@@ -100,7 +100,7 @@ class LocalCluster:
         """Returns every port of the cluster.
 
         Raises:
-            LabError: a region has not enough ports.
+            LabError: a region does not have enough ports.
         """
         listeners = [*range(2 + len(self.kafka.spec.kafka.listeners)), *self._hidden.values()]
         listeners += [self._exporter_listener] if self._rules else []
@@ -179,7 +179,7 @@ class LocalCluster:
             delete_secret(self.region, self._node_secret(node))
 
     def admin_connection(self) -> Connection:
-        """The way of the platform's own client: mutual TLS on the replication listener."""
+        """The connection of the platform's own client: mutual TLS on the replication listener."""
         chain, key = (
             secret_file(self.region, self._operator_secret, name).read_text(encoding="ascii")
             for name in ("tls.crt", "tls.key")
@@ -339,7 +339,7 @@ class LocalCluster:
 
     @property
     def listener(self) -> ListenerSettings:
-        """What clients sign in at: all listeners of a cluster do it alike."""
+        """The listener that clients sign in at: all of a cluster's ask for the same sign-in."""
         return ListenerSettings(self.region, self.name, self.kafka.spec.kafka.listeners[0])
 
     @property

@@ -32,7 +32,7 @@ def named(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def fetch(region: LocalRegion, manifests: Iterable[Manifest]) -> None:
-    """Fetches the jars of the older releases that manifests name; those that are there and whole stay.
+    """Fetches the jars of the older releases that manifests name; those that are present and intact stay.
 
     Raises:
         WrongUseError: a jar cannot be fetched; nothing was changed.

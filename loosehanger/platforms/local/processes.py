@@ -232,7 +232,7 @@ def stop_everything(region: LocalRegion, bound: float) -> bool:
 
 @dataclass(frozen=True)
 class Killed:
-    """The death of a region."""
+    """The killing of a region's processes."""
 
     at_ms: int
     """When the first process was killed, in milliseconds since the epoch."""

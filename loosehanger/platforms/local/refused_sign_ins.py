@@ -1,4 +1,4 @@
-"""Finds that a cluster refuses a mirror's workers or connectors: to wait longer changes nothing then."""
+"""Detects that a cluster refuses a mirror's workers or connectors: waiting longer would change nothing."""
 
 from __future__ import annotations
 

@@ -94,16 +94,15 @@ def lacks(statuses: Mapping[str, Mapping[str, Any]], known: Collection[str], add
         statuses: what the worker says of each connector, with ``connector`` and ``tasks``.
         known: the connectors. A worker answers before it has read their configurations, and then has none.
         address: the worker's.
-        workers: the number of workers in the group, which Connect deals connectors out to, and tasks.
+        workers: the number of workers in the group, among which Connect distributes connectors and tasks.
     """
     if set(known) - statuses.keys():
         return "has not read the connectors' configurations yet"
     connectors = [status["connector"] for status in statuses.values()]
     tasks = [task for status in statuses.values() for task in status["tasks"]]
     if waiting := [part for part in (*connectors, *tasks) if part["state"] in ("UNASSIGNED", "RESTARTING")]:
-        return (
-            f"waits for a rebalance: {len(waiting)} of {len(connectors) + len(tasks)} connectors and tasks stand still"
-        )
+        parts = len(connectors) + len(tasks)
+        return f"waits for a rebalance: {len(waiting)} of {parts} connectors and tasks lack a worker"
     if _is_left_out(connectors, address, workers) or _is_left_out(tasks, address, workers):
         return "has no share of the work yet"
     return None

@@ -67,7 +67,7 @@ def two_clusters(
         connector="",
         connect={},
     )
-    selected_topics(mirror, ())  # refuses what is no list of regular expressions
+    selected_topics(mirror, ())  # refuses what is not a list of regular expressions
     regions: dict[str, Region] = {
         name: Region(name, name, {PROVER: path}, {}, (mirror,) if name == "target" else (), variables=os.environ)
         for name, path in (("source", source), ("target", target))

@@ -54,7 +54,7 @@ def show_proof(document: Mapping[str, Any], output: Console) -> None:
                 output.print(_example(flow, example))
     gaps = document["totals"]["source_gaps"]
     if gaps:
-        output.print(f"note: {gaps:,} sequence numbers are missing at the source; that is no fault of the mirrors")
+        output.print(f"note: {gaps:,} sequence numbers are missing at the source; that is not the mirrors' fault")
     for note in document.get("notes", ()):
         output.print(f"note: {escape(note)}")
     for reason in document["reasons"]:
