@@ -51,7 +51,7 @@ class Clock:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    """What the exporter and Connect answer, one look after the other; the last for ever."""
+    """What the exporter and Connect answer, one look after the other; the last forever."""
     clock = Clock()
     found: dict[str, list[Any]] = {"metrics": [], "states": []}
 
