@@ -184,7 +184,7 @@ def test_every_document_is_made_of_it() -> None:
     kept = Retained(acknowledged=1, lost={KEY: [(0, 0)]})
     for document in (proof(ALL_WELL), proof(replace(ALL_WELL, kept={"producer": kept}))):
         assert "every record of producer that was acknowledged" in render(document, {})
-        assert "consumer-x went on in b" in junit(document)
+        assert "consumer-x continued in b" in junit(document)
 
 
 def test_what_speaks_of_nothing_is_refused(tmp_path: Path) -> None:

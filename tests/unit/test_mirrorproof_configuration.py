@@ -78,7 +78,7 @@ def test_topics_are_named_and_patterns_match_and_what_is_excluded_is_left_out(tm
         ("", "flows.yaml: is empty; expected a configuration (keys and values: clusters, flows)"),
         ("- a\n", "flows.yaml:1: expected a configuration (keys and values: clusters, flows)"),
         ("clusters: {\n", "flows.yaml:2: not YAML: did not find expected node content"),
-        (CLUSTERS, "flows.yaml:1: flows: nothing to compare; give flows, or 'read' with files of a copier"),
+        (CLUSTERS, "flows.yaml:1: flows: nothing to compare; give flows, or a copier's files under 'read'"),
         (f"{CLUSTERS}flow: []\n", "flows.yaml:7: flow: unknown key; did you mean 'flows'?"),
         (
             f"{CLUSTERS}flows:\n- source: olds\n  target: new\n  topics: [a]\n",

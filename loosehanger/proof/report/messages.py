@@ -63,7 +63,7 @@ def says(claim: Claim) -> str:
             )
         case "groups":
             return (
-                f"{subject['group']} went on in {subject['target']}: nothing skipped, and read again what was predicted"
+                f"{subject['group']} continued in {subject['target']}: nothing skipped, and read again what was predicted"
             )
 
 
