@@ -144,7 +144,7 @@ class MadeUpCluster(ClusterView):
         )
 
     async def groups(self) -> list[Group]:
-        """One group, with a name that somebody chose to do harm."""
+        """One group, with a name that was chosen to do harm."""
         self._check()
         rows = [GroupPartition(topic="LH.ORDERS", partition=0, committed=4, end_offset=9, lag=5)]
         member = Member(identity="1", client=HOSTILE, host="127.0.0.1", partitions=1)
@@ -191,11 +191,11 @@ class MadeUpCluster(ClusterView):
 
     def _check(self) -> None:
         if self.down:
-            raise UnreachableError(f"{self.region}: Kafka does not answer; ./lab status tells which process is down")
+            raise UnreachableError(f"{self.region}: Kafka does not answer; ./lab status names the process that is down")
 
 
 class MadeUpMirror(MirrorMakerView):
-    """A mirror whose connector does as it is told."""
+    """A mirror whose connector does as it is asked."""
 
     connector_state = "RUNNING"
     wanted = ""
@@ -408,7 +408,7 @@ class MadeUpService(Service):
 
 
 class Browser(requests.Session):
-    """Somebody in front of a console."""
+    """A user of a console."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -459,7 +459,7 @@ class Running:
     app: Any
 
     def browser(self, *, signed_in: bool = True) -> Browser:
-        """Somebody new."""
+        """A new user."""
         browser = Browser(self.url)
         if signed_in:
             assert browser.sign_in().status_code == 303

@@ -1,4 +1,4 @@
-"""Records that nobody expected, for hypothesis: whatever a producer may send, for whoever reads it."""
+"""Unexpected records, for hypothesis: whatever a producer may send, for any reader."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from .conftest import PATIENCE_MS
 
 @dataclass
 class Person:
-    """Somebody in front of a console, and what the browser complained about."""
+    """A user of a console, and what the browser complained about."""
 
     page: Page
     url: str

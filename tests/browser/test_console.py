@@ -49,7 +49,7 @@ def credentials(kit: Kit) -> dict[str, dict[str, str]]:
 
 
 def viewer(kit: Kit, browser: Browser, name: str, **context: object) -> Person:
-    """Somebody in front of one of the lab's consoles."""
+    """A user of one of the lab's consoles."""
     found = credentials(kit)[name]
     return person(browser, found["url"], found["username"], found["password"], **context)
 
@@ -103,7 +103,7 @@ def test_the_last_hour_is_drawn_while_it_passes(control_room: Person) -> None:
     control_room.open("/charts")
     page = control_room.page
     row = page.locator("#past-records-per-s tbody tr", has_text="mm2-na")
-    # Two samples make a rate, of which there is one each ten seconds while somebody looks.
+    # Two samples make a rate, and there is one every ten seconds while a page is open.
     expect(row).to_be_visible()
     expect(row.locator("td").first).not_to_have_text("–")
     expect(page.locator("#past-lag tbody tr", has_text="mm2-na")).to_be_visible()
@@ -142,7 +142,7 @@ def test_messages_can_be_filtered_paused_and_shared(america: Person) -> None:
     with page.expect_response("**/events/messages*"):
         page.evaluate("dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('pageshow'))")
     expect(page.locator("#counts")).not_to_contain_text(" 0 waiting")
-    assert page.locator("#messages tr").count() == before, "a stream that begins anew takes away what somebody reads"
+    assert page.locator("#messages tr").count() == before, "a stream that begins anew takes away what the user reads"
     page.get_by_role("button", name="Pause").click()
     page.locator("#messages a").first.click()
     expect(page.locator("#record")).to_contain_text("lh-origin")

@@ -154,7 +154,7 @@ def test_hostile_content_is_shown_as_text(control_room: Running, browser: Browse
     reader = person(browser, control_room.url, "operator", PASSWORD)
     page = reader.page
     dialogs: list[str] = []
-    # A dialog that nobody listens for is dismissed by Playwright itself; this one would be taken down.
+    # A dialog without a listener is dismissed by Playwright itself; this one would be recorded.
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     for path in opened(reader, (*PAGES[:-1], *STILL_PAGES)):
         if path in PAGES and not path.startswith("/confirm/"):

@@ -134,6 +134,6 @@ def test_charts_have_the_pages_colours_and_font(browser: Browser, files: dict[st
 def test_everybody_can_read_it(opened: Opened) -> None:
     found = Axe().run(opened.page)
     assert found.response["violations"] == [], found.generate_report()
-    # Axe leaves it to us whether a sign can be told from what is behind it; that is no matter where it only adorns.
+    # Axe leaves it to us whether a sign stands out from its background; that does not matter for mere decoration.
     undecided = [node["html"] for entry in found.response["incomplete"] for node in entry["nodes"]]
     assert [html for html in undecided if 'aria-hidden="true"' not in html] == []

@@ -111,7 +111,7 @@ def kubeconfig(api_server: ApiServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_namespace(api_server: ApiServer) -> Iterator[Callable[[], str]]:
-    """Makes namespaces that nobody has used before."""
+    """Makes namespaces that were never used before."""
     made: list[str] = []
 
     def make() -> str:
@@ -126,7 +126,7 @@ def make_namespace(api_server: ApiServer) -> Iterator[Callable[[], str]]:
 
 @pytest.fixture
 def namespace(make_namespace: Callable[[], str]) -> str:
-    """A namespace that nobody has used before."""
+    """A namespace that was never used before."""
     return make_namespace()
 
 

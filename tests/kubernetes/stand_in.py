@@ -1,6 +1,6 @@
 """A stand-in for the operators and for Kubernetes' own controllers of workloads: it writes statuses, and runs nothing.
 
-Where there are no nodes, nobody carries out what is applied. This says "done" of everything, in the way in which
+Where there are no nodes, no controller carries out what is applied. This says "done" of everything, in the way in which
 Strimzi and Kubernetes say it, and makes the secrets that the operators would make. What it says of a kind can be
 changed, for tests of what the kit does when things do not get ready.
 """
@@ -63,7 +63,7 @@ class StandIn:
                         # Deleted or changed in the meantime, or not served yet: the next look finds what is there.
                         if error.code not in (403, 404, 409, 429, 503):
                             raise
-        except Exception as error:  # told in the test's own thread
+        except Exception as error:  # reported in the test's own thread
             self.failure = error
 
     def _look(self, namespace: str) -> None:

@@ -68,7 +68,7 @@ def test_an_account_may_do_what_rbac_says_and_nothing_else(
     api_server: ApiServer, make_namespace: Callable[[], str], tmp_path: Path
 ) -> None:
     own, others = make_namespace(), make_namespace()
-    account = api_server.account("somebody", "some-group")
+    account = api_server.account("stranger", "some-group")
     kubeconfig = write_kubeconfig(tmp_path / "some/kubeconfig", {"one": account, "two": account})
     assert stat.S_IMODE(kubeconfig.stat().st_mode) == 0o600
     assert stat.S_IMODE(kubeconfig.parent.stat().st_mode) == 0o700

@@ -62,9 +62,9 @@ def test_copies_under_other_names(api_server: ApiServer, kubeconfig: Path, make_
     assert copied is not None
     assert (copied["type"], copied["data"]) == (basic["type"], basic["data"])
 
-    api_server.apply(secret(target, "somebodys", "kept"), manager="somebody")
-    with pytest.raises(WrongUseError, match="Secret/somebodys: already exists and is not managed by the kit"):
-        copy_secrets(region, [SecretCopy(origin, "mm2-europe", target, "somebodys", "KafkaUser")])
-    kept = api_server.get(secret(target, "somebodys", ""))
+    api_server.apply(secret(target, "strangers", "kept"), manager="stranger")
+    with pytest.raises(WrongUseError, match="Secret/strangers: already exists and is not managed by the kit"):
+        copy_secrets(region, [SecretCopy(origin, "mm2-europe", target, "strangers", "KafkaUser")])
+    kept = api_server.get(secret(target, "strangers", ""))
     assert kept is not None
     assert base64.b64decode(kept["data"]["password"]) == b"kept"

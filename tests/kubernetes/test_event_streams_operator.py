@@ -55,7 +55,7 @@ def server(start_api_server: StartApiServer) -> ApiServer:
 
 @pytest.fixture
 def region() -> str:
-    """A region whose namespace nobody has used before."""
+    """A region whose namespace was never used before."""
     return f"region-{uuid4().hex[:8]}"
 
 
@@ -109,11 +109,11 @@ def nothing_installed(server: ApiServer) -> Iterator[None]:
 
 
 def operator_of_somebody_else(server: ApiServer, watched: list[str], installed: str = "") -> dict[str, Any]:
-    """Subscribes somebody else to the operator, for some namespaces ('' is all); returns the subscription."""
-    server.apply({**THEIR_GROUP, "spec": {}}, manager="somebody")
+    """Subscribes another account to the operator, for some namespaces ('' is all); returns the subscription."""
+    server.apply({**THEIR_GROUP, "spec": {}}, manager="stranger")
     server.set_status(THEIR_GROUP, {"namespaces": watched})
     spec = {"name": "ibm-eventstreams", "channel": "v12.3", "source": "theirs", "sourceNamespace": "catalogues"}
-    made = server.apply(SUBSCRIPTION | {"spec": spec}, manager="somebody")
+    made = server.apply(SUBSCRIPTION | {"spec": spec}, manager="stranger")
     if installed:
         release = {"13.0.0": RELEASE, "12.3.1": OLDER_RELEASE}[installed]
         server.apply(release)
@@ -124,7 +124,7 @@ def operator_of_somebody_else(server: ApiServer, watched: list[str], installed: 
 
 @pytest.fixture
 def lifecycle_manager(server: ApiServer) -> Iterator[None]:
-    """A stand-in for OLM: whoever subscribes gets the release."""
+    """A stand-in for OLM: every subscription gets the release."""
     stop = threading.Event()
 
     def reconcile() -> None:
@@ -246,7 +246,7 @@ def test_an_operator_that_does_not_watch_the_region_is_refused(server: ApiServer
 
 @pytest.mark.usefixtures("nothing_installed")
 def test_none_is_installed_where_it_would_not_watch_the_region(server: ApiServer, run: Run, region: str) -> None:
-    server.apply({**THEIR_GROUP, "spec": {}}, manager="somebody")
+    server.apply({**THEIR_GROUP, "spec": {}}, manager="stranger")
     server.set_status(THEIR_GROUP, {"namespaces": ["elsewhere"]})
     done = run(event_streams_operator_make_pull_secret=False)
     assert done.returncode == 2

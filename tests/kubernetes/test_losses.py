@@ -126,11 +126,11 @@ def dying(api_server: ApiServer, kubeconfig: Path, make_namespace: Callable[[], 
 
 
 def test_a_region_dies_and_nothing_of_somebody_elses(dying: Dying) -> None:
-    dying.server.apply(pod(dying.region.name, "somebody-elses"))
+    dying.server.apply(pod(dying.region.name, "a-strangers"))
     outcome = region_failure.lose(dying.region, deleted=False, bound=BOUND)
     assert outcome.died_ms is not None
     assert outcome.changed == ["Pod/producer-1", "Pod/west-0"]
-    assert dying.pods() == ["somebody-elses"]
+    assert dying.pods() == ["a-strangers"]
     wait_for(lambda: "there" if dying.get(PODSETS, "StrimziPodSet", "west-dual") else None, BOUND, "what keeps pods")
     assert region_failure.is_dead(dying.region)
     again = region_failure.lose(dying.region, deleted=False, bound=BOUND)
@@ -141,16 +141,16 @@ def test_nobody_brings_a_program_back(dying: Dying) -> None:
     name = dying.region.name
     template = {"metadata": {"labels": {"app": "x", **LABELS}}, "spec": pod(name, "x")["spec"]}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template}
-    for app, labels in (("kits", LABELS), ("operators", OF_CLUSTER), ("somebody-elses", {})):
+    for app, labels in (("kits", LABELS), ("operators", OF_CLUSTER), ("a-strangers", {})):
         deployment = resource("apps/v1", "Deployment", app, name)
         deployment["metadata"]["labels"] = dict(labels)
         dying.server.apply(deployment | {"spec": spec})
     region_failure.lose(dying.region, deleted=False, bound=BOUND)
     copies = {
         app: present(dying.server, "apps/v1", "Deployment", app, name)["spec"]["replicas"]
-        for app in ("kits", "operators", "somebody-elses")
+        for app in ("kits", "operators", "a-strangers")
     }
-    assert copies == {"kits": 0, "operators": 0, "somebody-elses": 1}
+    assert copies == {"kits": 0, "operators": 0, "a-strangers": 1}
 
 
 def test_what_died_is_its_operators_again_when_it_is_carried_out(dying: Dying) -> None:
@@ -223,7 +223,7 @@ def test_what_only_others_have_comes_back(dying: Dying) -> None:
     copy_secrets(holder, copies)
     region_failure.lose(dying.region, deleted=True, bound=BOUND)
     returns = [SecretCopy(other, copy.as_name, name, copy.name, copy.maker) for copy in copies]
-    missing = SecretCopy(other, "nobody-has-it", name, "x", "KafkaUser")
+    missing = SecretCopy(other, "exists-nowhere", name, "x", "KafkaUser")
     assert region_failure.wipe(dying.region, ["west"], [], [*returns, missing], bound=BOUND) == [
         "Secret/producer",
         "Secret/west-clients-ca",

@@ -32,7 +32,7 @@ Change = Callable[[dict[str, Any]], object]
 def test_the_broadcast_applies_what_it_did(
     described: Described, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change of this is meant, or it is a mistake: ``golden`` tells how to make its file again."""
+    """A change of this is meant, or it is a mistake: ``golden`` says how to make its file again."""
     monkeypatch.delenv("LAB_PORT_BASE", raising=False)
     applied = golden.golden(described(golden.SCENARIO, golden.INVENTORY.name), tmp_path)
     kept = json.loads(golden.FILE.read_text(encoding="utf-8"))

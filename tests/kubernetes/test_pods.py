@@ -55,11 +55,11 @@ def test_what_a_killed_command_has_left_behind_is_ended(
         api_server.apply({**pods._config_map(job["metadata"], {}), "data": {}})
     theirs = pods._job(one, one.pod, "step", [])
     # Without labels of its own, a Job gets those of its pods.
-    theirs["metadata"]["labels"] = {"app": "somebody-elses"}
+    theirs["metadata"]["labels"] = {"app": "a-strangers"}
     api_server.apply(theirs)
     pods.end_all(one.pod, "step")
     left = jobs(api_server, namespace)
-    assert theirs["metadata"]["name"] in left, "nobody has asked the kit to"
+    assert theirs["metadata"]["name"] in left, "the kit was not asked to"
     assert [name.split("-")[1] for name in left if name != theirs["metadata"]["name"]] == ["prove"]
     reported = api_server.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
     assert [name.split("-")[1] for one in reported if (name := one["metadata"]["name"]).startswith("lab-")] == ["prove"]

@@ -1,4 +1,4 @@
-"""Setting up where something is missing, wrong or somebody else's, and with more than one cluster."""
+"""Setting up where something is missing, wrong or not the kit's, and with more than one cluster."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def test_a_cluster_without_strimzi_is_told_with_all_that_is_missing(
 
 
 def test_an_account_without_rights_gets_one_list(kit: Kit, api_server: ApiServer, tmp_path: Path) -> None:
-    account = api_server.account("nobody-in-particular")
-    kit.environment = {"KUBECONFIG": str(account.write_kubeconfig(tmp_path / "nobody"))}
+    account = api_server.account("without-rights")
+    kit.environment = {"KUBECONFIG": str(account.write_kubeconfig(tmp_path / "without-rights"))}
     done = setup(kit)
     assert done.returncode == 2
     for missing in ("kafkas.kafka.strimzi.io", "deployments.apps", "secrets", "pods/log", "namespaces"):

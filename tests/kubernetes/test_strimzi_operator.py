@@ -137,7 +137,7 @@ def test_the_operator_watches_the_regions_and_nothing_else(bare: ApiServer, tmp_
     first = play(
         bare, tmp_path, "-e", "strimzi_operator_ready_timeout=1", "-e", "strimzi_operator_registry=registry.local"
     )
-    assert first.returncode != 0  # nobody runs it here, and it is waited for
+    assert first.returncode != 0  # no node runs it here, and it is waited for
     deployment = say_that_it_runs(bare)
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     environment = {variable["name"]: variable.get("value") for variable in container["env"]}
@@ -181,11 +181,11 @@ def test_a_release_with_another_checksum_is_refused(bare: ApiServer, tmp_path: P
 def test_a_kind_that_somebody_uses_is_not_removed(bare: ApiServer, tmp_path: Path) -> None:
     play(bare, tmp_path, "-e", "strimzi_operator_ready_timeout=1")
     say_that_it_runs(bare)
-    bare.apply(namespace_document("somebody"))
+    bare.apply(namespace_document("stranger"))
     topic = {
         "apiVersion": "kafka.strimzi.io/v1",
         "kind": "KafkaTopic",
-        "metadata": {"name": "theirs", "namespace": "somebody"},
+        "metadata": {"name": "theirs", "namespace": "stranger"},
         "spec": {"partitions": 1},
     }
     bare.apply(topic)
@@ -198,4 +198,4 @@ def test_a_kind_that_somebody_uses_is_not_removed(bare: ApiServer, tmp_path: Pat
         assert bare.get(namespace_document("strimzi")) is None
     finally:
         bare.delete(topic)
-        delete_namespaces(bare, "somebody")
+        delete_namespaces(bare, "stranger")

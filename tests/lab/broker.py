@@ -93,7 +93,7 @@ def running(
 
     Args:
         folder: an empty one.
-        advertised: the address that it tells its clients, in place of its own.
+        advertised: the address that it advertises to its clients, in place of its own.
         cluster: its id, for a second cluster.
         further: settings beside the usual ones, or in place of them, such as a second listener's; ``{broker}`` and
             ``{controller}`` in them are the ports, and ``{second}`` and ``{third}`` two more.

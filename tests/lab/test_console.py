@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 def signed_in(kit: Kit, name: str) -> Browser:
-    """Somebody in front of a console, with the credentials that ``./lab status --credentials`` shows."""
+    """A user of a console, with the credentials that ``./lab status --credentials`` shows."""
     done = kit.run("status", "--credentials", "--json")
     assert done.returncode == 0, done.stderr
     (found,) = [entry for entry in json.loads(done.stdout) if entry["console"] == name]

@@ -135,7 +135,7 @@ def test_samples_of_an_unwatched_region_tell_what_came_in_between(
     assert series.records_per_s[0] is None
     rate = series.records_per_s[1]
     assert rate is not None
-    assert 0.5 * 440 < rate * (passed[1] - passed[0]) < 2 * 440, "those that nobody read as well"
+    assert 0.5 * 440 < rate * (passed[1] - passed[0]) < 2 * 440, "those without a reader as well"
     assert (series.bytes_per_s[1] or 0) > 100 * rate
     assert series.latency_ms_p50[1] is not None
     assert series.lag == [None, None]

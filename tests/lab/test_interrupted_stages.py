@@ -38,7 +38,7 @@ DISPROVED = {"disaster, rescue, and a naive return"}
 
 
 def interrupt(kit: Kit, name: str, after_s: float, number: signal.Signals) -> bool:
-    """Interrupts a stage so long after it has begun; tells whether it had not ended by then."""
+    """Interrupts a stage some time after it has begun; returns whether it had not ended by then."""
     # Where tests are started in the background, Ctrl-C is ignored, and that is inherited.
     command = ["env", "--default-signal=INT", sys.executable, "-P", "-m", "loosehanger.cli", "stage", name, *RATE]
     with subprocess.Popen(
@@ -73,6 +73,6 @@ def test_stages_that_are_interrupted_again_and_again_end_right(bare_kit: Kit, pa
         assert begun, f"{name} was never interrupted in its midst"
         done = bare_kit.run("stage", name, *RATE, timeout=300)
         assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
-        # Where nobody takes over from a dead region, its applications have nothing to connect to.
+        # Where no region takes over from a dead one, its applications have nothing to connect to.
         assert bare_kit.run("status").returncode == int(name in STRANDED), name
     assert bare_kit.run("prove", "--timeout", "180", timeout=600).returncode == int(path in DISPROVED)

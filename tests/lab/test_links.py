@@ -1,4 +1,4 @@
-"""Links of a real lab: nobody goes round them, they tell clients apart, and a relay that is killed comes back."""
+"""Links of a real lab: no client goes round them, they distinguish clients, and a relay that is killed comes back."""
 
 from __future__ import annotations
 

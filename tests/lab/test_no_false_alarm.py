@@ -62,7 +62,7 @@ def grow(kit: Kit) -> None:
 
 
 def kill_worker(kit: Kit, region: str) -> None:
-    """Kills a region's mirror worker; somebody else has to start it again."""
+    """Kills a region's mirror worker; the process manager has to start it again."""
     (worker,) = processes(kit, region, WORKER)
     worker.kill()
 

@@ -1,4 +1,4 @@
-"""Records that nobody expected, through real brokers: every reader shows them, and goes on."""
+"""Unexpected records, through real brokers: every reader shows them, and continues."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def switch(kit: Kit, action: str, state: str) -> None:
 
 @contextmanager
 def unasked(kit: Kit, region: str) -> Iterator[None]:
-    """A region whose mirrors nobody can ask how far they are, as on a cluster of its own."""
+    """A region whose mirrors cannot be asked for their offsets, as on a cluster of its own."""
     record = kit.home / "access" / f"{region}.json"
     text = record.read_text(encoding="utf-8")
     document = json.loads(text)
@@ -123,7 +123,7 @@ def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:
 def disproof(kit: Kit) -> Iterator[dict[str, Any]]:
     """What the proof says after a fault of each kind was made in North America."""
     topics = [f"LH.{topic}" for topic in TOPICS]
-    # The mirror would put a changed configuration right within seconds, so it is told not to look.
+    # The mirror would put a changed configuration right within seconds, so it is configured not to look.
     manifest = kit.manifest("mm2-na.yaml")
     text = manifest.read_text()
     try:

@@ -1,4 +1,4 @@
-"""What real brokers do to records, and what the proof tells of it: exactly what was damaged, and nothing else."""
+"""What real brokers do to records, and what the proof reports: exactly what was damaged, and nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Tamper = Callable[[list[Record]], list[Record]]
 
 @dataclass(frozen=True)
 class Case:
-    """A topic, what a bad copier makes of it, and what the proof is to tell."""
+    """A topic, what a bad copier makes of it, and what the proof must report."""
 
     records: Sequence[Record]
     expected: dict[str, int] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def delete(kit: Kit, topics: Sequence[str]) -> None:
 
 @pytest.fixture(scope="module")
 def reported(kit: Kit) -> Iterator[dict[str, Any]]:
-    """The document of one proof of all cases, between two clusters whose copier nobody knows.
+    """The document of one proof of all cases, between two clusters whose copier is unknown.
 
     The copies bear an alias before their names, as a MirrorMaker with the default policy gives it.
     """

@@ -1,4 +1,4 @@
-"""Nobody gets in without credentials, and nobody can do more than its manifest says."""
+"""No client gets in without credentials, and none can do more than its manifest says."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_connect_answers_nobody_without_its_credentials(kit: Kit, credentials: t
 
 
 def test_connect_reads_nothing_but_its_own_passwords(kit: Kit) -> None:
-    """Whoever has the REST interface's password may ask it what a setting becomes, references to secrets included."""
+    """A client with the REST interface's password may ask it what a setting becomes, references to secrets included."""
     for mirror in kit.lab.mirrors:
         access = mirror.connect
         secrets = kit.home / "regions" / mirror.target / "secrets"

@@ -1,4 +1,4 @@
-"""Faults in one of six flows, under prefixed names: each is told of that flow, and of what rests on it."""
+"""Faults in one of six flows, under prefixed names: each is reported for that flow, and for what rests on it."""
 
 from __future__ import annotations
 

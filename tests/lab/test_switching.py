@@ -193,7 +193,7 @@ def test_a_group_that_was_set_ahead_has_skipped_as_many_records_as_the_proof_say
     stage(kit, "failover", "-e", "producer_rate=50")
     set_group(kit, 20)
     stage(kit, "failover", "-e", "consumer_replicas=1")
-    # Nothing was read before, so what lies before the offset is what nobody has ever read.
+    # Nothing was read before, so what lies before the offset was never read.
     with Cluster("europe", connection_for(kit.lab.region("europe"), "admin")) as looker:
         ends = looker.ends([topic for topic in looker.topics() if topic.startswith("LH.")])
         ahead = looker.records_from({}, {part: min(20, end) for part, end in ends.items()})

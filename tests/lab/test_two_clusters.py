@@ -1,4 +1,4 @@
-"""Two clusters of anybody's: what offsets tell of lost records, which rights are missing, and what is at one side only.
+"""Any two clusters: what offsets show of lost records, which rights are missing, and what is at one side only.
 
 Both are one broker here, where the copies of ``orders`` are in ``old.orders``: as MM2's default policy has it.
 """
@@ -193,7 +193,7 @@ def test_a_target_that_has_what_retention_took_away_is_proved(broker: Broker, sp
         write(broker, "old.both", everything, partition=partition)
         empty(broker, "both", 1500, partition)
         empty(broker, "old.both", 300, partition)
-        # The mirror was set up when the source had lost its beginning: nobody has promised that.
+        # The mirror was set up when the source had lost its beginning, which no mirror has promised.
         write(broker, "late", everything, partition=partition)
         empty(broker, "late", 1200, partition)
         write(broker, "old.late", everything[1200:], partition=partition)

@@ -84,7 +84,7 @@ class Watching:
     def wait_for(
         self, target: str, counts: dict[str, int], seconds: float = UNTIL_SHOWN_S, source: str = "europe"
     ) -> list[float]:
-        """Waits until a flow has exactly these counts besides zeros; tells how many seconds that took."""
+        """Waits until a flow has exactly these counts besides zeros; returns how many seconds that took."""
         started = time.monotonic()
 
         def there() -> bool:
@@ -105,7 +105,7 @@ class Watching:
 
 @pytest.fixture
 def watched_topic(kit: Kit) -> Any:
-    """A topic of two partitions that nobody else writes to, mirrored to both targets."""
+    """A topic of two partitions that nothing else writes to, mirrored to both targets."""
     make(kit)
     for region in TARGETS:
         wait_until(lambda r=region: TOPIC in topics(kit, r), 90, f"{TOPIC} in {region}")  # type: ignore[misc]

@@ -23,7 +23,7 @@ ROW = {
 
 
 class Sending:
-    """What a producer gives back, and a producer that acknowledges when it is told to."""
+    """What a producer gives back, and a producer that acknowledges on request."""
 
     def __init__(self) -> None:
         self.records: list[tuple[str, bytes, bytes]] = []
@@ -61,7 +61,7 @@ def test_a_verdict_is_a_record_with_its_bucket_as_key() -> None:
     assert (name, key) == (TOPIC, b"na/A/2/1970-01-01T00:00:20.000+00:00")
     assert json.loads(value)["judged"] == "1970-01-01T00:00:31.000+00:00"
     assert json.loads(value)["verdict"] == "missing"
-    assert topic.dump() == [ROW], "nobody has acknowledged it"
+    assert topic.dump() == [ROW], "no broker has acknowledged it"
     topic.publish([])
     assert len(producer.records) == 1, "it is on its way"
     producer.on_success[0](None)

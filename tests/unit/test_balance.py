@@ -99,7 +99,7 @@ def test_a_record_that_the_mirror_has_passed_is_missing_until_it_comes() -> None
     log.write(THERE, 1, 3)
     log.copied(2)
     assert log.judge() == [(MISSING, BUCKET, {"missing": 1})]
-    assert log.judge() == [], "it is told once"
+    assert log.judge() == [], "it is reported once"
     log.write(THERE, 2)
     assert log.judge() == [(EQUAL, BUCKET, {})]
 

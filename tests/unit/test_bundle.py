@@ -1,4 +1,4 @@
-"""What a maintainer gets to see: nothing in which a secret may stand, and nobody else gets to see it."""
+"""What a maintainer gets to see: nothing with a secret in it, and only the owner can read it."""
 
 from __future__ import annotations
 

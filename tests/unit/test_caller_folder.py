@@ -42,8 +42,8 @@ def caught(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hostile(tmp_path: Path, caught: Path) -> Path:
-    """A folder with modules that somebody else has put there."""
-    folder = tmp_path / "somebody else's"
+    """A folder with modules that another user has put there."""
+    folder = tmp_path / "another user's"
     folder.mkdir()
     code = f"with open({str(caught)!r}, 'a') as file:\n    file.write(__name__ + chr(10))\n"
     for name in HOSTILE:

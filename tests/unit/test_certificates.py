@@ -1,4 +1,4 @@
-"""Certificates are renewed before they end, and nobody has to be told."""
+"""Certificates are renewed before they expire, and clients need no update."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_authority_that_is_not_the_kits_to_make_has_to_be_there_and_is_used_a
     with pytest.raises(LabError, match=r"Kafka/west: .*generateCertificateAuthority is false, .*'west-cluster-ca'"):
         certificates.ensure_authority(region, "west", 365, generate=False)
     before = read_secret(region, "europe-cluster-ca-cert")
-    # Not even where it is about to end: whoever brought it renews it.
+    # Not even where it is about to expire: its owner renews it.
     assert not certificates.ensure_authority(region, "europe", 36500, 18000, generate=False)
     assert read_secret(region, "europe-cluster-ca-cert") == before
 

@@ -1,4 +1,4 @@
-"""Chains of mirrors: what they are for a claim, what a mistake in one is told as, and what the proof makes of them."""
+"""Chains of mirrors: what they are for a claim, how a mistake in one is reported, and what the proof makes of them."""
 
 from __future__ import annotations
 

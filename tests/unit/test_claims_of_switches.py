@@ -129,7 +129,7 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
     declared: list[dict[str, Any]] = [
         {"kept": "producer"},
         {"kept": "producer-x", "in": ["a"]},
-        {"kept": "somebody"},
+        {"kept": "stranger"},
         {"groups": "consumer-y", "to": "b"},
     ]
     claims = claims_of(MIRRORS, from_record(declared), "failover")
@@ -139,7 +139,7 @@ def test_of_each_claim_it_is_told_apart_what_it_lacks(tmp_path: Path) -> None:
     found = switch_evidence.look(lab, tmp_path, claims, *NONE)
     assert found.inconclusive == {
         "kept:producer-x": "a has no surviving cluster, although the claim names it",
-        "kept:somebody": "'somebody' keeps no ledger that can be read from here",
+        "kept:stranger": "'stranger' keeps no ledger that can be read from here",
         "groups:consumer-y:b": (
             "no snapshot has the offsets of consumer-y from when its offsets were set; run the stage again"
         ),

@@ -62,7 +62,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def fuzzer(console: Running) -> Browser:
-    """Somebody who signed in and has the token."""
+    """A user who has signed in and has the token."""
     browser = console.browser()
     browser.headers["X-CSRF-Token"] = browser.token()
     return browser

@@ -1,4 +1,4 @@
-"""The console's threads load kafka-python when somebody looks; whoever is first must not spoil it for the others."""
+"""The console's threads load kafka-python when a page is open; the first one must not spoil it for the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Nowhere(Connection):
     def kafka_python(self):
         raise LookupError
 
-NOBODY = Nowhere(bootstrap_servers=())
+UNREACHABLE = Nowhere(bootstrap_servers=())
 failed = []
 
 def begin(delay, work):
@@ -28,8 +28,8 @@ def begin(delay, work):
     except Exception as error:
         failed.append(repr(error))
 
-works = [lambda: ClusterView("region", NOBODY)._explained(lambda: None)] * 3
-works.append(lambda: Live("region", NOBODY)._connect())
+works = [lambda: ClusterView("region", UNREACHABLE)._explained(lambda: None)] * 3
+works.append(lambda: Live("region", UNREACHABLE)._connect())
 threads = [threading.Thread(target=begin, args=(0.03 * number, work)) for number, work in enumerate(works)]
 for thread in threads:
     thread.start()

@@ -18,7 +18,7 @@ from tests.consoles import NOWHERE
 
 
 class SlowCluster(ClusterView):
-    """A cluster that answers when it is told to, with the number of the question."""
+    """A cluster that answers on request, with the number of the question."""
 
     def __init__(self) -> None:
         super().__init__("europe", NOWHERE)
@@ -31,7 +31,7 @@ class SlowCluster(ClusterView):
         number = self.asked
         self.let.acquire()
         if self.down:
-            raise OSError("nobody is there")
+            raise OSError("nothing is there")
         return [
             Broker(
                 region="europe", node=number, host="nowhere", port=9092, rack=None, controller=True, leads=0,
@@ -40,7 +40,7 @@ class SlowCluster(ClusterView):
         ]  # fmt: skip
 
     async def number(self) -> int:
-        """Of the question whose answer is told."""
+        """The number of the question whose answer is shown."""
         (broker,) = await self.brokers()
         return broker.node
 
@@ -70,7 +70,7 @@ async def first(view: SlowCluster) -> None:
 
 
 async def until_another(view: SlowCluster) -> None:
-    """Asks until something else is told than at first: a thread has it, so there is nothing to wait for but time."""
+    """Asks until the answer differs from the first one: a thread has it, so there is nothing to wait for but time."""
     while await view.number() == 1:
         await asyncio.sleep(0.01)
 

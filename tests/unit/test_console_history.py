@@ -1,4 +1,4 @@
-"""The last hour: bounded, of what grew and of what was measured, and taken whether somebody looks or not."""
+"""The last hour: bounded, of what grew and of what was measured, and taken whether a page is open or not."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def flow(at: float, *offsets: int, **changes: Any) -> FlowNow:
 
 
 def now(at: float, topics: list[Topic], *flows: FlowNow) -> Now:
-    """What is told at a time."""
+    """What is shown at a time."""
     latencies = {(one.region, one.name): (3, 4) for one in topics}
     return Now(list(flows), topics, dict.fromkeys(REGIONS, at), latencies)
 

@@ -39,7 +39,7 @@ def link(tmp_path: Path) -> Iterator[Link]:
 
 @pytest.fixture
 def browser(tmp_path: Path, link: Link) -> Iterator[Browser]:  # noqa: ARG001 - the link that it sees
-    """Somebody in front of the control room."""
+    """A user of the control room."""
     with running(settings("europe", "north-america", lab_home=tmp_path, operator=True)) as console:
         yield console.browser()
 

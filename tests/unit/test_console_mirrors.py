@@ -492,7 +492,7 @@ def test_a_right_that_a_mirror_lacks_is_named_where_it_does_not_work(
 
     said()
     now[0] += 40
-    assert "lacks" not in said(), "it may read what it shall copy"
+    assert "lacks" not in said(), "it may read what it must copy"
     given.clear()
     assert "does not work: user reads lacks in europe: Read on topic LH.A" in said()
     assert "takes a few seconds after a start" not in said()

@@ -609,7 +609,7 @@ def test_a_mirror_that_runs_and_delivers_nothing_is_not_shown_as_good(control_ro
         assert said in browser.get("/").text
         assert said in browser.get("/mirrors").text
         mirror.connector_state = "PAUSED"
-        assert [health for health, _ in shown()] == ["warning", "warning"], "it shall not deliver"
+        assert [health for health, _ in shown()] == ["warning", "warning"], "it must not deliver"
         mirror.connector_state = "RUNNING"
         assert [health for health, _ in shown()] == ["good", "good"], "its clock begins anew"
     finally:

@@ -67,7 +67,7 @@ def given(routes: tuple[Route, ...], *regions: str) -> Settings:
 
 
 def fill(service: Any, routes: tuple[Route, ...]) -> None:
-    """Every region has the topics that it shall have, and its mirrors tell of what they copy."""
+    """Every region has the topics that it must have, and its mirrors report what they copy."""
     for region in service.regions.values():
         prefixed = [f"{one.source_alias}.LH.ORDERS" for one in routes if one.target == region.name]
         own = ["LH.ORDERS"] if any(one.source == region.name for one in routes) else []

@@ -1,4 +1,4 @@
-"""Records that are there already are found by topic, key, header, words, time and offset, within told bounds."""
+"""Records that are there already are found by topic, key, header, words, time and offset, within known bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a console is told, and what it refuses to be told."""
+"""The settings that a console accepts, and those that it refuses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SAID = (
 
 
 class World:
-    """What is held back at each look; time passes only while somebody waits."""
+    """What is held back at each look; time passes only while a caller waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""How records look, above all those that nobody expected."""
+"""How records look, above all unexpected ones."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ REFUSED_IN_V1BETA2: list[tuple[str, str, Any, str]] = [
         for connector in ("sourceConnector", "checkpointConnector")
     ),
 ]
-# Values that no dialect has, in fields that it has; and fields that nobody has.
+# Values that no dialect has, in fields that it has; and fields that none has.
 WRONG_VALUES: list[tuple[str, str, Any, str]] = [
     ("Kafka", "spec/kafka/listeners", [{"name": "x", "type": "tlsroute"}], "spec.kafka.listeners: the type 'tlsroute'"),
     ("Kafka", "spec/kafka/listener", [], "spec.kafka.listener: unknown field"),
@@ -305,7 +305,7 @@ def test_what_selects_by_a_label_of_strimzis_selects_by_the_dialects(api_version
         return {
             "affinity": {
                 "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector}]},
-                # Of the nodes, whose labels nobody renames.
+                # Of the nodes, whose labels are not renamed.
                 "nodeAffinity": {
                     "required": [{"matchExpressions": [{"key": "strimzi.io/pool", "operator": "Exists"}]}]
                 },

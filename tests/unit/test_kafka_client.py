@@ -286,7 +286,7 @@ def test_a_batch_that_cannot_be_decoded_is_named_at_each_poll_and_hides_no_other
     assert consumer.poll(0) == {}
     consumer.resume(TOPIC)
     consumer.seek(TOPIC, 6)
-    assert consumer.poll(0) == {}, "whoever seeks beyond it is not stopped by it"
+    assert consumer.poll(0) == {}, "a reader that seeks beyond it is not stopped by it"
 
 
 def test_a_poll_that_does_not_return_is_abandoned(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,8 +489,8 @@ def test_who_finds_no_cluster_leaves_nothing_behind(client: Callable[..., Any]) 
     before = psutil.Process().num_fds()
     for _ in range(3):
         with pytest.raises(KafkaTimeoutError):
-            client(**NOWHERE.kafka_python(), client_id="nobody", bootstrap_timeout_ms=100)
-    assert threads_of("nobody") == []
+            client(**NOWHERE.kafka_python(), client_id="unanswered", bootstrap_timeout_ms=100)
+    assert threads_of("unanswered") == []
     gc.collect()
     assert psutil.Process().num_fds() <= before
 

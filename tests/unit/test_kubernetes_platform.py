@@ -834,8 +834,8 @@ def kubeconfig_of(folder: Path, server: str) -> str:
     """A kubeconfig whose only context is called ``there``."""
     kubeconfig = folder / "kubeconfig"
     cluster = {"name": "there", "cluster": {"server": server}}
-    context = {"name": "there", "context": {"cluster": "there", "user": "nobody"}}
-    user = {"name": "nobody", "user": {}}
+    context = {"name": "there", "context": {"cluster": "there", "user": "stranger"}}
+    user = {"name": "stranger", "user": {}}
     kubeconfig.write_text(
         yaml.safe_dump({"apiVersion": "v1", "clusters": [cluster], "contexts": [context], "users": [user]}),
         encoding="utf-8",

@@ -232,7 +232,7 @@ def bare(checkout: Checkout) -> Checkout:
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line in which a mistake is told."""
+    """The one line that reports a mistake."""
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: "), line
     assert done.stdout == ""

@@ -57,17 +57,17 @@ USES: dict[str, tuple[str, ...]] = {
         "kafka",
     ),
 }
-"""What each part may import, beside itself and the base. Every line names only what stands above it."""
+"""What each part may import, besides itself and the base. Every line names only what stands above it."""
 PROGRAMS = {"producer": ("kafka",), "consumers": ("events", "kafka"), "spark-jobs": ("jobs",)}
-"""The programs outside the package, by folder, and what they import of it beside the base."""
+"""The programs outside the package, by folder, and what they import of it besides the base."""
 EVERYWHERE = frozenset(sys.stdlib_module_names)
 CHANGED_PATH = re.compile(r"\bsys\.path(\.[a-z]+\(|\[.*\] *=|\s*\+?=(?!=))|\baddsitedir\b")
 OF_CLIENTS = {"kafka"}
-"""Beside the standard library: they also run in pods that have hardly anything else installed."""
+"""Besides the standard library: they also run in pods that have hardly anything else installed."""
 
 
 def imported(path: Path, root: Path = ROOT) -> Iterator[str]:
-    """The modules that a file imports, by their full names; of ``from package import name`` both are told."""
+    """The modules that a file imports, by their full names; both of ``from package import name``."""
     package = path.relative_to(root).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -225,7 +225,7 @@ def test_what_other_programs_write_has_no_number(headers: list[tuple[str, bytes 
 
 
 class Numbered(Cluster):
-    """A cluster whose records have a producer's headers, but for every tenth, which somebody else has written."""
+    """A cluster whose records have a producer's headers, but for every tenth, which another program has written."""
 
     _metadata = type("Metadata", (), {"cluster_id": "B"})
 

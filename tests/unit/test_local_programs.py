@@ -155,7 +155,7 @@ def test_a_program_is_ready_when_it_has_a_connection_to_its_cluster(region: Loca
 
 def test_a_program_whose_end_was_interrupted_ends_the_next_time(region: LocalRegion) -> None:
     apply(region, manifests(), ready_seconds=120)
-    # What whoever ended it came to: the file is gone, and the process manager knows nothing of it.
+    # What an interrupted end leaves: the file is gone, and the process manager does not know it yet.
     (region.folder / "programs" / "writer.conf").unlink()
     assert [state.name for state in states(region)] == ["writer"]
     none = list(read_manifests("file.yaml", TEXT.replace("  template:", "  replicas: 0\n  template:")))
@@ -194,7 +194,7 @@ def test_of_a_region_that_is_erased_nothing_is_left_but_the_record_of_it(region:
     assert erase(region, bound=60)
     assert not region.folder.exists()
     assert (access / f"{region.name}.json").exists()
-    # Whoever used it goes on trying where it was.
+    # A program that used it keeps trying where it was.
     assert [path.name for path in (access / region.name).iterdir()] == ["services.json"]
     assert resolve(LocalRegion(region.home, ROOT, "region-b", 100), name) == "127.0.0.1:1"
     assert not erase(region, bound=60)

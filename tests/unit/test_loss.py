@@ -1,4 +1,4 @@
-"""Time to loss: a mirror that is behind is told of before the source deletes what it has not copied, and after it."""
+"""Time to loss: a mirror that is behind is reported before the source deletes what it has not copied, and after."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Source:
         self, specs: Mapping[TopicPartition, Any], isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> dict[TopicPartition, Any]:
         if self.away:
-            raise KafkaTimeoutError("nobody there")
+            raise KafkaTimeoutError("nothing there")
         end = self.end
         if isolation_level is IsolationLevel.READ_COMMITTED and self.stable is not None:
             end = self.stable
@@ -126,7 +126,7 @@ def test_a_mirror_that_is_too_slow_loses_later_and_a_quick_one_never(monkeypatch
 def test_retention_by_size_deletes_what_is_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(0, 1000, **kept(-1, 100_000))
     watch = looking(monkeypatch, source)
-    assert look(watch, 99, 1000).loss_in_s is None, "nobody knows how quickly it grows"
+    assert look(watch, 99, 1000).loss_in_s is None, "how quickly it grows is unknown"
     source.end = 1050
     found = look(watch, 99, 1010)
     assert (found.loss_in_s, found.by) == ((100_000 - 95_000) / (50 * 100 / 10), "size")
@@ -163,7 +163,7 @@ def test_markers_at_the_end_are_nothing_to_copy(monkeypatch: pytest.MonkeyPatch)
 
 
 def held(watch: RetentionReader, now: float) -> list[str]:
-    """What is told of the one topic, of which everything readable is copied."""
+    """What is reported of the one topic, of which everything readable is copied."""
     (danger,) = by_topic([look(watch, 9, now)]).values()
     return danger.warnings()
 

@@ -59,7 +59,7 @@ STORED = ("configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
 
 
 class Clock:
-    """Time that passes only while somebody waits."""
+    """Time that passes only while a caller waits."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -169,7 +169,7 @@ def test_status_looks_for_30_seconds_at_a_transaction_of_unknown_age(
 
 
 def standing(*, rests: bool = False) -> MirrorRisk:
-    """How the mirror stands, to somebody who begins to look now."""
+    """How the mirror stands, for a reader that begins to look now."""
     mirror = replace(MIRROR, region="na", connect={"url": "x"})
     lab: Any = SimpleNamespace(mirrors=[mirror], clusters={"europe": 1, "na": 1}, region=lambda _: SimpleNamespace())
     (found,) = retention_risk.standings(lab, lambda: {("na", mirror.name)} if rests else ())

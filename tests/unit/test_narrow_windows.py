@@ -1,4 +1,4 @@
-"""Eighty columns, the width of a terminal that nobody has changed: tables are whole, and what is cut is counted."""
+"""Eighty columns, the default width of a terminal: tables are whole, and what is cut is counted."""
 
 from __future__ import annotations
 

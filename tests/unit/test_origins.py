@@ -24,7 +24,7 @@ BROADCAST = [route("mm2", target, A, target, "identity") for target in (B, C)]
     [
         (ALL, (A, "LH.ORDERS"), [(A, "LH.ORDERS")]),
         (ALL, (A, "regionb.LH.ORDERS"), [(A, "regionb.LH.ORDERS"), (B, "LH.ORDERS")]),
-        # Mirrored on by hand, or by a pattern of yesterday: the name still tells.
+        # Mirrored on by hand, or by a pattern of yesterday: the name still shows it.
         (
             ALL,
             (C, "regionb.regiona.LH.ORDERS"),

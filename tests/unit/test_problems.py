@@ -370,7 +370,7 @@ def test_status_shows_the_cause_before_the_regions(
     assert [set(one) for one in document["regions"]["east"]] == [{"kind", "name", "healthy", "state", "detail"}] * 3
     rows["east"] = [kafka, shaped]
     assert status.run([]) == ExitCode.DONE
-    assert "changed by hand" not in capsys.readouterr().out, "what may be a cause is none where nothing is wrong"
+    assert "changed by hand" not in capsys.readouterr().out, "a possible cause is not shown where nothing is wrong"
 
 
 def test_a_right_that_a_running_mirror_lacks_is_a_problem_once_a_record_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ EVENTS = [Event(topic, f"key-{number}", b"{}") for number in range(500) for topi
 
 
 class Broker:
-    """Takes records in the way of ``KafkaProducer``, and acknowledges them when told to."""
+    """Takes records in the way of ``KafkaProducer``, and acknowledges them on request."""
 
     def __init__(self, partitions: int = 3) -> None:
         self.partitions = partitions

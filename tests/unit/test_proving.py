@@ -49,7 +49,7 @@ def test_a_proof_without_an_answer_is_none(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_what_a_proof_waits_for_is_reported_while_it_waits(tmp_path: Path) -> None:
-    """The command here goes on only when somebody has taken its line."""
+    """The command here continues only when its line was read."""
     waiting = (
         "import pathlib, sys, time\n"
         "print('waiting: 5 records behind', file=sys.stderr, flush=True)\n"

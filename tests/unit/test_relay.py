@@ -304,8 +304,8 @@ def test_after_a_silence_everything_goes_on_where_it_was(made: Callable[..., Lin
         until(lambda: link.direction(BACK)["held"] == 11, "what the server has answered")
         link.change("silent")
         client.sendall(b"end")
-        until(lambda: link.direction(THERE)["held"] == 3, "what nobody gets")
-        # Whoever connects is accepted, and hears nothing.
+        until(lambda: link.direction(THERE)["held"] == 3, "what no client gets")
+        # A client that connects is accepted, and gets no answer.
         with link.connect() as other:
             other.settimeout(0.3)
             other.sendall(b"hello")

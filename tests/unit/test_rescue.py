@@ -1,4 +1,4 @@
-"""What a dead cluster has and nobody else: listed and exported as it was, and written elsewhere once."""
+"""What only a dead cluster has: listed and exported as it was, and written elsewhere once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror that fails, and fails again as soon as it is started: nobody calls that running, and everybody says why."""
+"""A mirror that fails, and fails again as soon as it is started: nothing calls it running, and every view says why."""
 
 from __future__ import annotations
 

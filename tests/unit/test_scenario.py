@@ -164,7 +164,7 @@ def test_every_stage_of_a_scenario_has_its_manifests(name: str) -> None:
 
 
 def test_a_broken_folder_fails_these_tests_by_its_name(tmp_path: Path) -> None:
-    """They look for scenarios: nobody has to add one to a list."""
+    """They look for scenarios: none has to be added to a list."""
     kit = copy_kit(tmp_path, port_base=28000)
     broken = {"97-no-title": ("scenario.yaml", "title:"), "98-odd-manifest": ("manifests/mm2-na.yaml", "replicas:")}
     for name, (file, field) in broken.items():
@@ -188,8 +188,8 @@ def test_an_unknown_mirror_and_a_replacement_for_nothing_are_named(tmp_path: Pat
     path = folder(tmp_path, TEXT.replace("ab: stopped", "xy: stopped"))
     with pytest.raises(WrongUseError, match=r"stages\.failover\.mirrors: manifests/ has no mirror 'xy'"):
         read_scenario("99-test", tmp_path).manifests("failover")
-    (path / "manifests" / "fenced" / "users.yaml").write_text(yaml.safe_dump(user(A, "somebody")))
-    with pytest.raises(WrongUseError, match="KafkaUser/somebody: manifests/ has no resource of this name to replace"):
+    (path / "manifests" / "fenced" / "users.yaml").write_text(yaml.safe_dump(user(A, "stranger")))
+    with pytest.raises(WrongUseError, match="KafkaUser/stranger: manifests/ has no resource of this name to replace"):
         read_scenario("99-test", tmp_path).manifests("failback")
 
 
@@ -552,7 +552,7 @@ def test_a_region_that_goes_needs_nothing_and_goes_last(tmp_path: Path) -> None:
     (topics,) = plans[B].every(DeleteTopics)
     assert {name for names in topics.topics.values() for name in names} >= {"regiona.checkpoints.internal"}
     assert steps(plans)[-2:] == [Step.CONSOLES, Step.DECOMMISSION]
-    # Each step plans anew, and what has gone by then is missed by nobody.
+    # Each step plans anew, and does not need what has gone by then.
     written = yaml.safe_dump_all([user(B, "ab-writes")])
     (tmp_path / "99-test" / "manifests" / "users-b.yaml").write_text(written)
     recorded = {name: found.documents for name, found in plans.items()}
@@ -571,7 +571,7 @@ def test_consumers_begin_by_their_ledgers_only_when_they_change_over(tmp_path: P
     there = moving(tmp_path / "again", stage, application(A, "consumers"))["region-c"]
     (seed,) = there.every(SeedGroupOffsets)
     assert (seed.starts, [consumer.cluster_region for consumer in seed.stays]) == ((), [A])
-    assert there.has(Step.SEED_GROUP_OFFSETS), "a mark tells that its group goes on where it is"
+    assert there.has(Step.SEED_GROUP_OFFSETS), "a snapshot shows that its group continues where it is"
 
 
 def test_a_fence_stands_from_the_first_stage_that_says_so(tmp_path: Path) -> None:
@@ -586,7 +586,7 @@ def test_a_fence_stands_from_the_first_stage_that_says_so(tmp_path: Path) -> Non
 
 
 def test_a_mirror_that_only_stands_ready_is_held_by_no_stage(tmp_path: Path) -> None:
-    """It leaves no mark: how long a switch took is not told of a mirror that took no part in it."""
+    """It leaves no snapshot: how long a switch took is not reported for a mirror that took no part in it."""
     setup, failover = "setup: {mirrors: {ba: absent}}", "failover: {after: [setup], mirrors: {ab: stopped}}"
     text = TEXT.replace(setup, "setup: {mirrors: {ba: stopped}}")
     text = text.replace(
@@ -636,7 +636,7 @@ def test_a_scenario_prepares_the_regions_that_its_plays_name_and_no_others(tmp_p
             (written / f"{stage}.yaml").write_text(yaml.safe_dump(plays))
         return read_scenario(written.name, tmp_path).regions(known)
 
-    # Those of later stages too: brokers are told once from where they are reached.
+    # Those of later stages too: brokers are configured once with all ways to them.
     assert regions({"setup": "region-b:region-a", "failover": "region-a"}) == ("region-a", "region-b")
     assert regions({"failback": "region-d"}) == ("region-a", "region-b", "region-d")
     assert regions({"failback": "all:!region-b"}) == tuple(known)

@@ -116,8 +116,8 @@ def test_locally_only_copies_are_left_over(europe: LocalRegion, america: LocalRe
 
 
 def test_locally_a_secret_that_is_not_there_is_told(europe: LocalRegion, america: LocalRegion) -> None:
-    with pytest.raises(LabError, match="europe: the secret 'nobody' does not exist"):
-        copy_secrets(europe, america, [copied("europe", "nobody", "a")])
+    with pytest.raises(LabError, match="europe: the secret 'nowhere' does not exist"):
+        copy_secrets(europe, america, [copied("europe", "nowhere", "a")])
 
 
 def test_locally_check_mode_tells_of_a_secret_that_its_region_is_going_to_make(
@@ -275,9 +275,9 @@ def test_on_kubernetes_a_copy_of_before_there_were_notes_is_one(region: apply.Re
 
 
 def test_on_kubernetes_a_secret_that_is_not_there_is_told(region: apply.RegionNamespace) -> None:
-    nobody = copied("europe", "nobody", "a")
+    nobody = copied("europe", "nowhere", "a")
     assert copied_secrets.copy_secrets(region, [nobody], dry_run=True) == ["a"]
-    with pytest.raises(LabError, match="europe: the secret 'nobody' does not exist"):
+    with pytest.raises(LabError, match="europe: the secret 'nowhere' does not exist"):
         copied_secrets.copy_secrets(region, [nobody])
 
 

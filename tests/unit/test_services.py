@@ -1,4 +1,4 @@
-"""Service names: every resource of a region keeps its own, and whoever asks gets the addresses."""
+"""Service names: every resource of a region keeps its own, and every region gets the addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The aggregates count what the shop sent, in decimal money, and survive what nobody can read."""
+"""The aggregates count what the shop sent, in decimal money, and survive what cannot be read."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def parsed(spark: SparkSession, events: list[tuple[str, str, bytes | None]], fir
         ("europe.LH.ORDERS", "ORDERS"),
         ("tenant7.WEB.ORDERS", "ORDERS"),
         ("northamerica.tenant7.WEB.STOCK", "STOCK"),
-        # The point is none of a regular expression.
+        # The point is not that of a regular expression.
         ("tenant7xWEB.ORDERS", ""),
         ("tenant7.WEB.OTHER", ""),
         ("WEB.ORDERS", ""),

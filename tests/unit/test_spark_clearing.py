@@ -58,7 +58,7 @@ def test_named_fields_go_wherever_they_are_and_nothing_else_does(spark: SparkSes
     after["lines"] = [{"kept": 2}, "customer", [{}]]
     found, hidden = clear(spark, json.dumps(before).encode(), b'{"\\u0063ustomer": "A", "kept": 1}')
     assert as_json(found) == after
-    # Whoever reads it would have read the name without its disguise.
+    # A reader would have read the name without its disguise.
     assert as_json(hidden) == {"kept": 1}
     assert found["key"] == b"key"
 

@@ -317,7 +317,7 @@ CASES: dict[str, tuple[World, set[Named]]] = {
         World(EVENTS, [*EVENTS, FOREIGN], source_start=1),
         {("expired", 0, None, 0), ("unexpected", 0, None, 6)},
     ),
-    # Nothing tells these two apart; calling it a fault is the safe side.
+    # Nothing distinguishes these two; calling it a fault is the safe side.
     "the first of two equals gone at the source": (
         World(TWINS, TWINS, source_start=2),
         {("expired", 0, None, 0), ("duplicates", 0, None, 2)},
@@ -466,7 +466,7 @@ BUCKETS: dict[str, tuple[World, set[Named], int]] = {
     "one lost": (World(_minutes(*range(9)), _minutes(*(0, 1, 2), *range(4, 9))), {("missing", 0, 3, None)}, 1),
     "one twice": (World(_minutes(*range(9)), _minutes(*range(9), 4)), {("duplicates", 0, None, 9)}, 1),
     "the newest not there yet": (World(_minutes(*range(9)), _minutes(*range(7)), cut=5), set(), 2),
-    # Every bucket holds what it shall; only their places differ. Then all of the partition is looked at.
+    # Every bucket holds what it must; only their places differ. Then all of the partition is looked at.
     "two swapped": (World(_minutes(*range(9)), _minutes(0, 2, 1, *range(3, 9))), {("reordered", 0, 2, 1)}, 9),
     "one lost, two swapped": (
         World(_minutes(*range(9)), _minutes(0, 2, 1, *range(4, 9))),

@@ -1,4 +1,4 @@
-"""How it is found out what has arrived between two clusters of somebody's, and how long that may take."""
+"""How it is found out what has arrived between any two clusters, and how long that may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that have what they must not have: found by Spark, and told by topic."""
+"""Records that have what they must not have: found by Spark, and reported by topic."""
 
 from __future__ import annotations
 

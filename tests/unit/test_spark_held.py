@@ -1,4 +1,4 @@
-"""Damage that reviewers made, and that the proof told exactly: it goes on doing so, as the reference does."""
+"""Damage that reviewers made, and that the proof reported exactly: it still does, as the reference does."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[World, dict[str, int]]] = {
         damaged(events(60, first_ms=FAR_MS), 1, 1, 2, 6),
         {"missing": 1, "duplicates": 1, "altered": 2},
     ),
-    # Microseconds that somebody took for milliseconds, beside true ones.
+    # Microseconds that a producer took for milliseconds, beside true ones.
     "in another unit": (
         one_changed([*events(20), *events(21, first_ms=NOW_MS * 1000, apart_ms=1000)], value=b"altered"),
         {"altered": 1},

@@ -1,4 +1,4 @@
-"""What a job has belongs to its user: nobody else gets blocks of its driver, and what it writes is private and goes."""
+"""What a job has belongs to its user: no other gets blocks of its driver, and what it writes is private and deleted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loosehanger.proof import scratch
 
 pytestmark = pytest.mark.spark
 
-# The launcher in small, and a job that tells of itself and lasts until it is told to end.
+# The launcher in small, and a job that reports about itself and runs until it is asked to end.
 LAUNCHER = """\
 import os, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One flow that cannot be told leaves the others to be compared, and no failure is taken for a disproof."""
+"""One inconclusive flow leaves the others to be compared, and no failure is taken for a disproof."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class StubCluster:
 
 
 class Comparing:
-    """Stands for the comparison: fails if one of these is among the flows, or when it is told to."""
+    """Stands for the comparison: fails if one of these is among the flows, or on request."""
 
     def __init__(self, bad: Mapping[str, Exception]) -> None:
         self.bad = bad
@@ -436,15 +436,15 @@ def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.Mon
 
 def test_a_defect_is_no_disproof(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
-        raise KeyError("nobody thought of it")
+        raise KeyError("never thought of")
 
     monkeypatch.setattr(settings_comparer, "config_differences", broken)
     document, _ = run(lab)
     assert document["verdict"] == "inconclusive"
-    assert "mirror to-na: the settings could not be compared: KeyError: 'nobody thought of it'" in document["reasons"]
+    assert "mirror to-na: the settings could not be compared: KeyError: 'never thought of'" in document["reasons"]
     monkeypatch.setattr(Cuts, "wait_for_mirrors", broken)
     document, _ = run(lab)
-    assert document["reasons"] == ["the proof broke off: KeyError: 'nobody thought of it'"]
+    assert document["reasons"] == ["the proof broke off: KeyError: 'never thought of'"]
 
 
 def test_topics_that_match_nothing_name_the_pattern(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""What offsets tell of records that were deleted before they were mirrored, and which flow it is said of."""
+"""What offsets show of records that were deleted before they were mirrored, and for which flow it is reported."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ALL = Trail(first=Sync(0, 0), last=Sync(450, 450))
             Trail(Sync(0, 0), Sync(300, 299), [(Sync(200, 200), Sync(300, 299))]),
             RetentionGap(at_most=1401),
         ),
-        # Set up when the source had lost 1,400: nobody has promised those.
+        # Set up when the source had lost 1,400, which no mirror has promised.
         (500, False, Trail(Sync(1400, 0), Sync(1850, 450)), RetentionGap()),
         # The syncs before the hundredth copy were compacted away: 1,300 may have been lost, or never promised.
         (500, False, Trail(Sync(1400, 100), Sync(1700, 400)), RetentionGap([(1800, 1900)], at_most=1300)),
@@ -260,7 +260,7 @@ def test_a_topic_made_again_is_told_beside_what_it_explains() -> None:
     said = "LH.A, europe → north-america: partition 0: the topic seems to have been recreated at the source: why"
     assert judge(found, "s", 1.0)["verdict"] == "proved"
     counts = found.counts[found.flows[0].id]
-    # Retention cannot be told from the end of an earlier topic.
+    # Retention cannot be distinguished from the end of an earlier topic.
     counts.expired = 3
     document = judge(found, "s", 1.0)
     assert (document["verdict"], document["reasons"]) == ("inconclusive", [said])

@@ -1,4 +1,4 @@
-"""One source and several targets: what happens to one target's copies is never told of another's."""
+"""One source and several targets: what happens to one target's copies is never reported for another's."""
 
 from __future__ import annotations
 

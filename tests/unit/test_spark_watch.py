@@ -420,7 +420,7 @@ def test_verdicts_are_a_table_that_anybody_can_read(spark: SparkSession, tmp_pat
     assert (rows[0].sources, rows[0].target, rows[0].verdict, rows[0].missing) == ("europe", "na", MISSING, 2)
     again.take(rows_at(now + 7_200_000))
     again.write(now + 7_300_000)
-    assert len(list((tmp_path / "audit").glob("*.parquet"))) == 1, "what is older than it shall be kept is deleted"
+    assert len(list((tmp_path / "audit").glob("*.parquet"))) == 1, "what is older than it must be kept is deleted"
 
 
 def test_what_was_kept_holds_for_the_same_clusters_only(tmp_path: Path) -> None:
@@ -518,4 +518,4 @@ def test_java_is_warmed_up_with_records_that_count_nowhere(
     passes.clear()
     ended.set()
     warm_up(beside, {}, "made-up", ended)
-    assert not passes, "somebody waits for the end"
+    assert not passes, "a caller waits for the end"

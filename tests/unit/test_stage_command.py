@@ -1,4 +1,4 @@
-"""./lab stage: what it asks before a switch, what it passes on, and how it tells how long a switch took."""
+"""./lab stage: what it asks before a switch, what it passes on, and how it reports how long a switch took."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_lost_reading_neither_heals_a_mirror_nor_makes_it_ill() -> None:
     stands.keep(MIRROR, {("A", 0): 12}, 40.0)
     assert stands.stalled(MIRROR, BOUND) is None, "the position has moved"
     stands.keep(MIRROR, {("A", 0): 12}, 90.0)
-    assert stands.stalled(MIRROR, BOUND) is None, "nobody has seen a record that waits"
+    assert stands.stalled(MIRROR, BOUND) is None, "no look has seen a record that waits"
 
 
 def test_the_clock_of_a_mirror_that_was_held_begins_anew() -> None:

@@ -1,4 +1,4 @@
-"""Status: what is as its manifest and its stage want is healthy; what somebody stopped by hand is not."""
+"""Status: what is as its manifest and its stage want is healthy; what was stopped by hand is not."""
 
 from __future__ import annotations
 

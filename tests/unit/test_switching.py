@@ -88,7 +88,7 @@ class Cluster:
 
     def written(self, starts: Positions) -> dict[str, int]:
         return {
-            f"{part.topic} by somebody": end - starts[part] for part, end in self._ends.items() if end > starts[part]
+            f"{part.topic} by a stranger": end - starts[part] for part, end in self._ends.items() if end > starts[part]
         }
 
     def set_committed(self, group: str, offsets: Positions) -> None:
@@ -288,7 +288,7 @@ def test_who_gets_round_the_fence_is_named_with_numbers(lab: Lab) -> None:
     found = gates.fence_conditions(cast(Any, lab), "region-a", FENCED)
     assert [str(condition) for condition in found] == [
         "region-a: users that may write events: backdoor; it must be none",
-        "region-a: records written since the fence: 7 in LH.ORDERS by somebody; it must be none",
+        "region-a: records written since the fence: 7 in LH.ORDERS by a stranger; it must be none",
     ]
     assert gates.fence_conditions(cast(Any, lab), "region-a", None)[1].holds is False
 
@@ -340,7 +340,7 @@ def test_a_group_that_stays_is_not_touched(lab: Lab, tmp_path: Path) -> None:
 def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_the_ledger(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """What it read of this region as a copy, before, tells how far it is in the original."""
+    """What it read of this region as a copy, before, shows how far it is in the original."""
     copy = TopicPartition("a.LH.ORDERS", 0)
     lab.target = Cluster({ORDERS: 50, copy: 70}, {"consumer-x": {copy: 60}})
     default = replace(MIRROR, policy="default")
@@ -349,7 +349,7 @@ def test_after_a_death_it_begins_where_a_mirror_has_translated_it_and_else_by_th
     ledger = [processed("b.LH.ORDERS", 40), processed("LH.ORDERS", 66)]
     offsets.start_group(cast(Any, lab), tmp_path, "failover", READER, ledger, translated=True)
     (fence,) = read_snapshots(tmp_path, "failover").fences
-    # Of both origins' events the ledger speaks by the same names, but runs tell them apart.
+    # The ledger has the events of both origins under the same names, but runs distinguish them.
     assert fence.groups["consumer-x"]["a.LH.ORDERS"] == {0: 60}
     assert fence.groups["consumer-x"]["LH.ORDERS"] == {0: 50}
 
@@ -371,7 +371,7 @@ def test_a_stage_that_was_interrupted_when_it_had_stopped_a_mirror_may_run_again
         found = steps.conditions(cast(Any, lab), tmp_path, registry.run_step_in_pod, scenario, "failover")
         return {condition.what: condition.holds for condition in found}["ab: connectors and tasks"]
 
-    assert not right(), "somebody else has stopped it"
+    assert not right(), "another stage has stopped it"
     lab.unfinished = "failover"
     assert right()
     lab.states = ["STOPPED", "FAILED"]

@@ -83,7 +83,7 @@ def test_secrets_come_from_the_region_of_each_end() -> None:
 
 
 def test_a_program_gets_what_the_cluster_that_it_uses_has() -> None:
-    """Its region has applications only; a secret of the same name in a third region is none of its business."""
+    """Its region has applications only; a secret of the same name in a third region does not concern it."""
     resources = documents(
         *(kafka(region) for region in (A, B)),
         *(user(region, "reader") for region in (A, B)),

@@ -622,7 +622,7 @@ def test_a_canary_begins_where_no_mirror_writes_its_topic() -> None:
             ("o", "d", "a", "SHOP.*"),
         )
     ]
-    assert canary.sources(chain) == ["a"], "in b it would be a second writer, and from d nobody copies it"
+    assert canary.sources(chain) == ["a"], "in b it would be a second writer, and from d no mirror copies it"
 
 
 def test_without_connect_the_copies_show_what_is_missing_also_over_a_restart(

@@ -62,9 +62,8 @@ def says(claim: Claim) -> str:
                 f", {without} not counted" if without else ""
             )
         case "groups":
-            return (
-                f"{subject['group']} continued in {subject['target']}: nothing skipped, and read again what was predicted"
-            )
+            group, target = subject["group"], subject["target"]
+            return f"{group} continued in {target}: nothing skipped, and read again what was predicted"
 
 
 def counted(faults: Mapping[str, int]) -> str:
