@@ -23,9 +23,10 @@ from loosehanger.audit.topic import AuditTopic
 from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection, connection_for
+from loosehanger.lab.kit_users import ADMINISTRATOR, PROVER
 from loosehanger.lab.mirrors.lineage import counted
 from loosehanger.lab.programs import event_prefixes
-from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, is_alive, session_beside
 from loosehanger.sales import aggregates
 

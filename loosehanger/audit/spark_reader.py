@@ -14,7 +14,8 @@ from loosehanger.audit.round_totals import tally
 from loosehanger.audit.warming import warm_up
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.cluster import Cluster
-from loosehanger.lab.record import PROVER, Region
+from loosehanger.lab.kit_users import PROVER
+from loosehanger.lab.record import Region
 from loosehanger.proof.compare.fingerprints import CONTENT
 from loosehanger.proof.read.batches import read_records
 from loosehanger.proof.read.fetching import RecordFetcher, frame_of, takes_files

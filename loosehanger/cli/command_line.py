@@ -14,6 +14,7 @@ from loosehanger.arguments import HelpFormatter, Parser, count, number
 from loosehanger.errors import WrongUseError
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.lab import job_options
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.link_settings import parse_rate, parse_time
 from loosehanger.suggestions import instead
 
@@ -128,7 +129,7 @@ def _open(parser: Parser) -> None:
 
 def _client(parser: Parser) -> None:
     parser.add_argument("region", metavar="REGION")
-    parser.add_argument("--user", default="admin", help="the user to sign in as (admin)")
+    parser.add_argument("--user", default=ADMINISTRATOR, help="the user to sign in as (%(default)s)")
     kinds = parser.add_mutually_exclusive_group()
     for name, about in (
         ("java", "properties of Java clients and of Kafka's own tools (the default)"),
@@ -175,7 +176,7 @@ def _produce(parser: Parser) -> None:
     parser.add_argument(
         "--seconds", type=number(0, 1_000_000, "a number of seconds", above=True), metavar="S", help="S seconds at most"
     )
-    parser.add_argument("--user", default="admin", help="the user to sign in as (admin)")
+    parser.add_argument("--user", default=ADMINISTRATOR, help="the user to sign in as (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON document for each record")
 
 

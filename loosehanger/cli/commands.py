@@ -23,9 +23,10 @@ from loosehanger.cli.variables import checked_variables
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.lab import console_password, targets
 from loosehanger.lab.diagram import mermaid
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import LOCAL, Progress, required_progress
-from loosehanger.lab.record import ADMINISTRATOR, Lab, Region, WebConsole, check_stage, load_lab, read_progress
+from loosehanger.lab.record import Lab, Region, WebConsole, check_stage, load_lab, read_progress
 from loosehanger.lab.recovery import Recovery
 from loosehanger.lab.scenario import Scenario, read_scenario
 from loosehanger.lab.scenario_index import SETUP, scenario_names

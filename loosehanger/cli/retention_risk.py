@@ -18,11 +18,12 @@ from loosehanger.kafka.offsets import mirror_positions
 from loosehanger.kafka.retention_risk import RetentionReader, TopicRisk, by_topic
 from loosehanger.kafka.stalled import FLUSH_S, SILENT_S, Stands, bound_s, cause, cut_off, drops, found_s, runs
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
+from loosehanger.lab.kit_users import ADMINISTRATOR, PROVER
 from loosehanger.lab.manifests.resources import as_text
 from loosehanger.lab.mirrors.access import at_source, at_target, judged_topics, missing_rights, of_workers
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics
-from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.paths import lab_home
 

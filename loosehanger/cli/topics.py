@@ -22,6 +22,7 @@ from loosehanger.errors import ExitCode, LabError, UnreachableError, WrongUseErr
 from loosehanger.kafka.clients import PATIENT
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.patches import alter_topic, check_settings, topic_configs
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.lineage import Place, side_by_side
 from loosehanger.lab.mirrors.replication import (
     SYNCHRONISED,
@@ -30,7 +31,7 @@ from loosehanger.lab.mirrors.replication import (
     synchronises,
     target_topic,
 )
-from loosehanger.lab.record import ADMINISTRATOR, Lab, Region
+from loosehanger.lab.record import Lab, Region
 from loosehanger.suggestions import instead
 
 PARTITIONS = "partitions"

@@ -29,8 +29,8 @@ from loosehanger.files import write_file
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.links import CLIENT
 from loosehanger.kafka.properties import read_properties
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.manifests.resources import JvmOptions
-from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.mirror_properties import DedicatedFlow, mirror_properties

@@ -10,8 +10,8 @@ from pathlib import Path
 from loosehanger.errors import LabError
 from loosehanger.experiments.client import value
 from loosehanger.experiments.site import Site
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.manifests.resources import JvmOptions
-from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.platforms.java import Java
 
 SIZE, BATCH, LINGER_MS = 1000, 65_536, 20

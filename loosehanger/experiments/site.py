@@ -23,10 +23,11 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.clients import PATIENT, connect_admin
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import OPEN, ask, link_state, relay_folders, wanted_change
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.progress import LOCAL
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.platforms.operations import FindAddresses
 from loosehanger.waiting import wait_for
 

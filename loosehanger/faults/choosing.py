@@ -13,11 +13,12 @@ from loosehanger.errors import WrongUseError
 from loosehanger.faults.fault import Fault
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.cluster import Cluster, partitions_of
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.manifests.views import MIRROR, MirrorMaker
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
 from loosehanger.lab.progress import LOCAL
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.platforms.operations import FaultOperations
 from loosehanger.suggestions import did_you_mean
 

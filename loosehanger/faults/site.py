@@ -14,9 +14,10 @@ from loosehanger.kafka.clients import PATIENT, connect_admin
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.connection import Connection, connection_for
 from loosehanger.kafka.links import relay_folders
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.platforms.operations import FaultOperations
 
 

@@ -60,7 +60,7 @@ def listed_rules(topology: Topology, region: str) -> set[AclRule]:
 
 
 def _rule(user: Document, topic: str) -> str:
-    authorization = (user.content.get("spec") or {}).get("authorization") or {}
+    authorization = user.spec.get("authorization") or {}
     for acl in authorization.get("acls") or ():
         resource = acl.get("resource") or {}
         operations = {str(operation).lower() for operation in acl.get("operations") or ()}

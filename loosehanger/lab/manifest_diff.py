@@ -84,7 +84,7 @@ def _compared(now: Document, applied: Document | None) -> Compared:
     fields = tuple(_differences(applied.content, now.content))
     if now.kind == _HIDDEN:
         fields = tuple(FieldChange(one.field, "hidden", "hidden") for one in fields)
-    spec = applied.content.get("spec") if now.kind == MIRROR else None
+    spec = applied.spec if now.kind == MIRROR else None
     state: Literal["same", "changed"] = "changed" if fields else "same"
     return Compared(region, now.kind, now.name, now.source, now.line, state, fields, spec)
 

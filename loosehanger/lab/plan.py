@@ -590,5 +590,5 @@ def _check_links(scenario: Scenario | None, regions: Iterable[str]) -> None:
 
 
 def _password_of(document: Document) -> str:
-    password = ((document.content.get("spec") or {}).get("authentication") or {}).get("password") or {}
+    password = (document.spec.get("authentication") or {}).get("password") or {}
     return str(((password.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name", ""))

@@ -26,9 +26,6 @@ from loosehanger.lab.topology import Topology
 from loosehanger.paths import lab_home
 from loosehanger.suggestions import did_you_mean
 
-ADMINISTRATOR, PROVER = "admin", "prover"
-"""The kit's own users in every region with a cluster."""
-
 
 @dataclass(frozen=True)
 class Pod:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests import sign_ins, views
 from loosehanger.lab.manifests.documents import Document
-from loosehanger.lab.manifests.views import MIRROR, MirrorMaker, Program
+from loosehanger.lab.manifests.views import MIRROR, MirrorMaker, Program, listeners_of
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import (
     DEFAULT_EXCLUDED,
@@ -95,7 +95,7 @@ class Topology:
     def declared_topics(self) -> tuple[tuple[str, str], ...]:
         """Region and name of every topic that a manifest declares."""
         return tuple(
-            (document.namespace, str((document.content.get("spec") or {}).get("topicName") or document.name))
+            (document.namespace, str(document.spec.get("topicName") or document.name))
             for document in self.of_kind("KafkaTopic")
         )
 
@@ -201,8 +201,7 @@ class Topology:
 
     def _offered(self) -> Iterator[tuple[str, Address, Mapping[str, Any]]]:
         for kafka in self.of_kind("Kafka"):
-            listeners = ((kafka.content.get("spec") or {}).get("kafka") or {}).get("listeners") or ()
-            for listener in listeners:
+            for listener in listeners_of(kafka.content):
                 address = f"{kafka.name}-kafka-bootstrap.{kafka.namespace}.svc:{listener.get('port')}"
                 yield address, Address(kafka.namespace, kafka.name), listener
 

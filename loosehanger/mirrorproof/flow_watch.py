@@ -34,9 +34,10 @@ from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import connection_for
 from loosehanger.kafka.patches import repair
 from loosehanger.lab.job_options import metrics_token
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import changes_every_name, named_topics, selected_topics, target_topic
-from loosehanger.lab.record import PROVER, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.mirrorproof.prove import ALL_TOPICS
 from loosehanger.mirrorproof.watch import report_topic
 from loosehanger.proof.flows import Flow, MirrorId

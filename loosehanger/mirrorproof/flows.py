@@ -163,8 +163,7 @@ def _entries(
     document: Document,
 ) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]:
     """The path, the target, the source and the content of each flow, in the shape of v1 or of v1beta2."""
-    spec = document.content.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
+    spec = document.spec
     listed = [one for one in spec.get("clusters") or () if isinstance(one, dict)]
     known = {str(one.get("alias")): one for one in listed}
     for index, entry in enumerate(spec.get("mirrors") or ()):

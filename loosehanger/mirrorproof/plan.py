@@ -154,7 +154,7 @@ def plan_of(lab: Lab) -> ProofPlan:
     """
     from loosehanger.kafka.cluster import Cluster  # slow to import
     from loosehanger.kafka.patches import repair
-    from loosehanger.lab.record import PROVER
+    from loosehanger.lab.kit_users import PROVER
     from loosehanger.proof.read.external import flow_name
 
     repair()

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from loosehanger.arguments import Parser
 from loosehanger.errors import ExitCode, InconclusiveError, WrongUseError, run_command
 from loosehanger.kafka.cluster import Cluster
-from loosehanger.lab.record import PROVER, Lab
+from loosehanger.lab.kit_users import PROVER
+from loosehanger.lab.record import Lab
 from loosehanger.mirrorproof.configuration import read_configuration
 from loosehanger.mirrorproof.evidence import ProvedPartition, StoredEvidence, check
 from loosehanger.mirrorproof.holding import PartitionNow, PartitionState, held_by, state_of

@@ -11,8 +11,9 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.record import PROVER, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.proof.evidence.evidence import Evidence
 from loosehanger.proof.flows import MirrorId
 

@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from loosehanger.errors import LabError
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.lineage import counted
 from loosehanger.lab.programs import event_prefixes
-from loosehanger.lab.record import PROVER, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.proof.read.batches import Ranges, read_records, read_regions
 from loosehanger.proof.report.record_times import iso
 from loosehanger.proof.session import ERRORS, SparkEndedError, cause, ended, fit, is_alive

@@ -11,12 +11,13 @@ from kafka import TopicPartition
 from loosehanger.errors import LabError
 from loosehanger.kafka.offsets import Positions, connector_states, mirror_positions
 from loosehanger.lab import snapshots
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import (
     is_copy,
     selected_groups,
 )
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.lab.scenario import HELD
 from loosehanger.lab.snapshots import (
     FenceSnapshot,

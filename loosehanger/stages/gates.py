@@ -9,9 +9,10 @@ from kafka import TopicPartition
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.offsets import connector_states
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.programs import consumers
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.lab.snapshots import (
     FenceSnapshot,
 )

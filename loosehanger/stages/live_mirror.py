@@ -20,6 +20,7 @@ from loosehanger.kafka.clients import HURRIED
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connect import ConnectClient
 from loosehanger.kafka.offsets import Positions, connector_states, mirror_positions
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import (
     checkpoints,
@@ -29,7 +30,7 @@ from loosehanger.lab.mirrors.replication import (
     target_topic,
 )
 from loosehanger.lab.programs import Consumer, consumers
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.lab.snapshots import (
     OffsetReset,
     Offsets,

@@ -18,9 +18,10 @@ from loosehanger.files import write_file
 from loosehanger.kafka.clients import HURRIED, connect_producer
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection, connection_for
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import target_topic
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.lab.snapshots import MirrorSnapshot, SalvageSnapshot, snapshot_id
 from loosehanger.ledger import number_of
 from loosehanger.stages.fence import fence_ends

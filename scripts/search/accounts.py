@@ -13,8 +13,9 @@ from loosehanger.errors import LabError
 from loosehanger.kafka.clients import PATIENT, connect_consumer
 from loosehanger.kafka.cluster import Cluster, partitions_of
 from loosehanger.kafka.connection import connection_for
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.ledger import LedgerEntry, Numbers, ledger_files, normal, number_of, read_entries
 
 STANDSTILL_S = 60.0

@@ -10,8 +10,9 @@ from loosehanger.faults.fault import Fault
 from loosehanger.kafka.clients import PATIENT, connect_consumer, connect_producer
 from loosehanger.kafka.cluster import Cluster, partitions_of
 from loosehanger.kafka.connection import connection_for
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
-from loosehanger.lab.record import ADMINISTRATOR, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.ledger import number_of
 from loosehanger.waiting import wait_for
 from scripts.sandbox import Kit

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.cluster import Cluster, partitions_of
-from loosehanger.lab.record import PROVER
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.proof import flow_comparer, scratch, snapshot
 from loosehanger.proof.compare.comparison import compare
 from loosehanger.proof.proof import Proof

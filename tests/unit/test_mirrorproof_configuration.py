@@ -9,8 +9,8 @@ import pytest
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.connection import connection_for
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.replication import named_topics, selected_topics, source_topic, target_topic
-from loosehanger.lab.record import PROVER
 from loosehanger.mirrorproof.configuration import Configuration, read_configuration, schema
 from loosehanger.mirrorproof.mapping import Suggestion, suggest
 from loosehanger.paths import ROOT

@@ -18,8 +18,8 @@ from loosehanger.kafka import clients
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.record import PROVER
 from loosehanger.proof.evidence.findings import Finding
 from loosehanger.proof.read import external
 from loosehanger.proof.read.copier import Copier

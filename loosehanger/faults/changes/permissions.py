@@ -16,7 +16,7 @@ from kafka.admin import (
 )
 
 from loosehanger.faults.site import FaultSite
-from loosehanger.lab.record import ADMINISTRATOR
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.waiting import wait_for
 
 RULE_S = 30

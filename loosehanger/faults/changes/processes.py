@@ -10,7 +10,7 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.faults.changes.change import Change, Undo
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.cluster import Cluster
-from loosehanger.lab.record import ADMINISTRATOR
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.waiting import wait_for
 
 BACK_S = 120

@@ -21,8 +21,8 @@ from loosehanger.faults.changes.positions import await_state, forget
 from loosehanger.faults.site import FaultSite
 from loosehanger.kafka.clients import connect_producer
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.mirrors.replication import checkpoints, offset_syncs, selected_topics, target_topic
-from loosehanger.lab.record import ADMINISTRATOR
 from loosehanger.waiting import wait_for
 
 TOPIC_S = 60

@@ -75,6 +75,12 @@ class Document:
         return self.name if self.kind == "Namespace" else str(self._metadata.get("namespace", ""))
 
     @property
+    def spec(self) -> dict[str, Any]:
+        """Its specification; empty if it has none."""
+        found = self.content.get("spec")
+        return found if isinstance(found, dict) else {}
+
+    @property
     def reference(self) -> str:
         """``Kind/name``, for messages; empty for a document that is not a resource."""
         return f"{self.kind}/{self.name}".strip("/")

@@ -64,8 +64,7 @@ def _changes(document: Document) -> Iterator[tuple[int, str]]:
             yield _line(document, path), f"{dotted(path)} → {instead}"
     if document.kind != MIRROR:
         return
-    spec = document.content.get("spec")
-    clusters = spec.get("clusters") if isinstance(spec, dict) else None
+    clusters = document.spec.get("clusters")
     for index, cluster in enumerate(clusters if isinstance(clusters, list) else ()):
         config = cluster.get("config") if isinstance(cluster, dict) else None
         for name, new in _OF_THE_WORKERS.items():

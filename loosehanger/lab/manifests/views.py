@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 MIRROR = "KafkaMirrorMaker2"
-USER = "KafkaUser"
 """The kind of a mirror."""
+USER = "KafkaUser"
+"""The kind of a user."""
 Content = Mapping[str, Any]
+
+
+def listeners_of(kafka: Content) -> Sequence[Content]:
+    """The listeners of a Kafka for clients."""
+    return ((kafka.get("spec") or {}).get("kafka") or {}).get("listeners") or ()
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from typing import Any, Final
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
 from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.connect_settings import REST_PORT
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.programs import ledgers
-from loosehanger.lab.record import ADMINISTRATOR, recorded_pod, region_record
+from loosehanger.lab.record import recorded_pod, region_record
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms import web_consoles

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.kit_users import ADMINISTRATOR, PROVER
 from loosehanger.lab.manifests.views import Program
 from loosehanger.lab.plan import Plan
 from loosehanger.lab.programs import is_audit
 from loosehanger.lab.progress import required_progress
-from loosehanger.lab.record import ADMINISTRATOR, PROVER
 from loosehanger.lab.snapshots import snapshot_files
 from loosehanger.platforms.kubernetes.access import SECRET, Clients
 from loosehanger.platforms.kubernetes.pods import WRITTEN, mounted_files, numbered

@@ -22,9 +22,10 @@ import yaml
 
 from loosehanger.errors import ExitCode, LabError, UnreachableError
 from loosehanger.kafka.connection import Connection
+from loosehanger.lab.kit_users import ADMINISTRATOR, PROVER
 from loosehanger.lab.programs import consumers
 from loosehanger.lab.progress import required_progress
-from loosehanger.lab.record import ADMINISTRATOR, PROVER, Lab, Pod, Region
+from loosehanger.lab.record import Lab, Pod, Region
 from loosehanger.lab.snapshots import snapshot_files
 from loosehanger.paths import ROOT, caller_path, lab_home
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster, LogCutError

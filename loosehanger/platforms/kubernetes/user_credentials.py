@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests import sign_ins
+from loosehanger.lab.manifests.views import listeners_of
 from loosehanger.lab.plan import Plan
 from loosehanger.platforms.kubernetes.apply import RegionNamespace
 
@@ -28,7 +29,7 @@ def _refused(region: RegionNamespace, plan: Plan) -> Iterator[str]:
     listeners = [
         (kafka, index, listener)
         for kafka in plan.topology.of_kind("Kafka", region.name)
-        for index, listener in enumerate(((kafka.content.get("spec") or {}).get("kafka") or {}).get("listeners") or ())
+        for index, listener in enumerate(listeners_of(kafka.content))
     ]
     for kafka, index, listener in listeners:
         own = (listener.get("authentication") or {}).get("listenerConfig") or {}

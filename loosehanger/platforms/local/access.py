@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from loosehanger.files import write_file
 from loosehanger.kafka.properties import format_properties
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.programs import ledgers, prover_region
-from loosehanger.lab.record import PROVER, region_record
+from loosehanger.lab.record import region_record
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms.client_properties import client_properties
 from loosehanger.platforms.local.deployment import LocalProgram

@@ -13,6 +13,7 @@ from loosehanger.errors import LabError, WrongUseError
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.loader import Manifest
 from loosehanger.lab.manifests.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool, exporter_rules
+from loosehanger.lab.manifests.views import listeners_of
 from loosehanger.lab.plan import Plan
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import marked_processes
@@ -63,7 +64,7 @@ def check_users(plan: Plan) -> None:
     asking = {
         kafka.name
         for kafka in plan.topology.of_kind("Kafka", plan.region)
-        for listener in ((kafka.content.get("spec") or {}).get("kafka") or {}).get("listeners") or ()
+        for listener in listeners_of(kafka.content)
         if sign_ins.asks_certificate(listener)
     }
     for user in plan.topology.of_kind("KafkaUser", plan.region):

@@ -15,9 +15,10 @@ from loosehanger.kafka.clients import HURRIED
 from loosehanger.kafka.cluster import Cluster, number_of
 from loosehanger.kafka.transactions import Held
 from loosehanger.lab.claims.claims import Claim, KeptIn
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.lineage import event_topic
 from loosehanger.lab.mirrors.mirror import Mirror
-from loosehanger.lab.record import PROVER, Lab
+from loosehanger.lab.record import Lab
 from loosehanger.lab.recovery import Recovery, recovery
 from loosehanger.lab.snapshots import MirrorSnapshot, Snapshots, group_snapshot_id, last_wipe_ms, read_snapshots
 from loosehanger.ledger import LedgerEntry, ledger_files, read_entries

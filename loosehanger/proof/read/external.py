@@ -16,9 +16,10 @@ from loosehanger.kafka.clients import connect_consumer
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.reading import named, read_from_ends, some_of
+from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.mirrors.replication import selected_topics, target_topic
-from loosehanger.lab.record import PROVER, Lab, Region
+from loosehanger.lab.record import Lab, Region
 from loosehanger.proof.pace import Pace
 from loosehanger.proof.read.copier import OBSERVED_S, Copier
 from loosehanger.proof.read.mirrors import GROWING, UNKNOWN, MirrorProgress
