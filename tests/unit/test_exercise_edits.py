@@ -22,7 +22,7 @@ REPLACE = "ansible.builtin.replace"
 _DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BEFORE = {"09-data-isolation/4": [3]}
 """The sections whose edits are still there when an exercise begins."""
-WAY_BACK = "make it what it was"
+WAY_BACK = "put its manifest back"
 """The sentence of a text after which its edits undo those before."""
 
 
