@@ -319,7 +319,7 @@ LEFT = """() => [...document.querySelectorAll("a[href], button, input, select, t
     .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.type !== "hidden")
     .filter((one) => !window.reached.get(one))
     .map((one) => `${window.reached.has(one) ? "not seen" : "not reached"}: ${one.outerHTML.slice(0, 200)}`)"""
-"""What somebody with a keyboard cannot reach, or does not see when they are there."""
+"""What a user with a keyboard cannot reach, or does not see when they are there."""
 
 
 @pytest.mark.slow
