@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from loosehanger.cli.problems import apply_again
 from loosehanger.errors import ExitCode, WrongUseError
@@ -21,19 +23,10 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     Raises:
         WrongUseError: a set-up would refuse the manifests. With ``--json`` the document says so.
     """
-    stage = lab.unfinished or lab.stage
-    found, errors = compare_manifests(
-        read_scenario(lab.scenario),
-        stage,
-        lambda region: recorded_documents(lab_home(), region),
-        check_document,
-        lab.regions,
-    )
+    found, errors = _compare(lab)
     differ = [one for one in found if one.state != "same"]
     if options.json:
-        resources = [asdict(one) for one in found]
-        document = {"scenario": lab.scenario, "stage": stage, "errors": errors, "resources": resources}
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(json.dumps(_as_json(lab, found, errors), indent=1, ensure_ascii=False))
         return ExitCode.FAILED if differ or errors else ExitCode.DONE
     for one in differ:
         _show(one)
@@ -44,6 +37,32 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
         return ExitCode.DONE
     print(f"\n{apply_again(lab)} applies this.")
     return ExitCode.FAILED
+
+
+def document(lab: Lab) -> dict[str, Any]:
+    """Returns what ``./lab diff --json`` prints."""
+    return _as_json(lab, *_compare(lab))
+
+
+def _compare(lab: Lab) -> tuple[list[Compared], list[str]]:
+    """Each resource of the manifests beside what was applied of it, and what a set-up would refuse."""
+    return compare_manifests(
+        read_scenario(lab.scenario),
+        lab.unfinished or lab.stage,
+        lambda region: recorded_documents(lab_home(), region),
+        check_document,
+        lab.regions,
+    )
+
+
+def _as_json(lab: Lab, found: Sequence[Compared], errors: Sequence[str]) -> dict[str, Any]:
+    resources = [asdict(one) for one in found]
+    return {
+        "scenario": lab.scenario,
+        "stage": lab.unfinished or lab.stage,
+        "errors": errors,
+        "resources": resources,
+    }
 
 
 def _show(one: Compared) -> None:

@@ -273,10 +273,11 @@ def _healed(lab: Lab, healed: Healed) -> str:
 
 
 def _status(options: argparse.Namespace) -> int:
-    lab, injected = load_lab(), Journal(lab_home()).read()
+    lab = load_lab()
     if options.json:
-        print(json.dumps({"faults": [_shown(lab, one) for one in injected]}, indent=1, ensure_ascii=False))
+        print(json.dumps(document(lab), indent=1, ensure_ascii=False))
         return ExitCode.DONE
+    injected = Journal(lab_home()).read()
     for injection in injected:
         part = "" if injection.complete else ", and was interrupted; ./lab fault heal undoes it"
         if injection.hidden:
@@ -287,6 +288,15 @@ def _status(options: argparse.Namespace) -> int:
     if not injected:
         print("No fault is injected.")
     return ExitCode.DONE
+
+
+def document(lab: Lab) -> dict[str, Any]:
+    """Returns what ``./lab fault status --json`` prints.
+
+    Raises:
+        LabError: the list of injected faults cannot be read.
+    """
+    return {"faults": [_shown(lab, one) for one in Journal(lab_home()).read()]}
 
 
 def _shown(lab: Lab, injection: Injection) -> dict[str, Any]:

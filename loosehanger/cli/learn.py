@@ -16,9 +16,11 @@ from typing import Any
 
 import psutil
 
+from loosehanger.cli.documents import document_of
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.lab.progress import read_progress
+from loosehanger.lab.record import Lab, load_lab
 from loosehanger.lab.scenario_index import PLAYBOOKS
 from loosehanger.learn.exercise import (
     SLOW,
@@ -38,7 +40,7 @@ from loosehanger.suggestions import instead
 from loosehanger.times import span
 
 LOOK_SECONDS = 60
-"""How long a command that only looks may take, on a machine that is busy with something else."""
+"""How long a command that only looks may take in a pod, on a machine that is busy with something else."""
 SLOW_SECONDS = 180
 """How long a proof may take."""
 
@@ -341,13 +343,18 @@ def _look(exercise: LabExercise) -> Documents:
 
 
 def _ask(exercise: LabExercise, names: Sequence[str]) -> Documents:
-    """Runs the commands of these documents, all at once."""
-    commands = [exercise.content.documents[name] for name in names]
+    """The documents of these names, all at once: in this process, unless a command must have one of its own."""
+    lab, commands = load_lab(), [exercise.content.documents[name] for name in names]
     with ThreadPoolExecutor(max_workers=max(len(commands), 1)) as threads:
-        return dict(zip(names, threads.map(_document, commands), strict=True))
+        return dict(zip(names, threads.map(partial(_document, lab), commands), strict=True))
 
 
-def _document(command: str) -> Any:
+def _document(lab: Lab, command: str) -> Any:
+    # A proof becomes a job of Spark, and what only a pod reaches is asked there.
+    return _printed(command) if command in SLOW or lab.pod else document_of(command, lab)
+
+
+def _printed(command: str) -> Any:
     bound = SLOW_SECONDS if command in SLOW else LOOK_SECONDS
     words = [sys.executable, "-P", "-m", "loosehanger.cli", *command.split(), "--json"]
     try:

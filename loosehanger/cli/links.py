@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +27,45 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
         WrongUseError: the platform has no links, the link does not exist, or the settings do not fit together.
         LabError: a relay does not answer.
     """
+    chosen = _chosen(lab, options.regions)
+    wanted = _change(options)
+    links = [_ask(pair, folder, wanted) for pair, folder in chosen.items()]
+    if options.json:
+        print(json.dumps(_as_json(links), indent=1))
+    else:
+        print("\n\n".join("\n".join(_lines(link)) for link in links))
+    return ExitCode.DONE
+
+
+def document(lab: Lab, regions: Sequence[str]) -> dict[str, Any]:
+    """Returns what ``./lab link --json`` prints of the links of this lab, or of the one between two regions.
+
+    Raises:
+        WrongUseError: the platform has no links, or the link does not exist.
+        LabError: a relay does not answer.
+    """
+    return _as_json([_ask(pair, folder, None) for pair, folder in _chosen(lab, regions).items()])
+
+
+def _chosen(lab: Lab, regions: Sequence[str]) -> dict[tuple[str, str], Path]:
+    """The folders of the relays between these regions, or of all, by the regions of each."""
     if lab.platform != LOCAL:
         raise WrongUseError(
             f"on {lab.platform} the cluster provides the links between regions, not the kit; "
             "docs/links.md names tools for it"
         )
-    for region in options.regions:
+    for region in regions:
         lab.region(region)
     folders = relay_folders(lab_home())
-    chosen = {
-        pair: folder for pair, folder in folders.items() if not options.regions or set(pair) == set(options.regions)
-    }
+    chosen = {pair: folder for pair, folder in folders.items() if not regions or set(pair) == set(regions)}
     if not chosen:
         known = "; ".join(" and ".join(pair) for pair in folders) or "none"
-        raise WrongUseError(
-            f"{lab.scenario} has no link between {' and '.join(options.regions)}; its links are: {known}"
-        )
-    wanted = _change(options)
-    links = [_ask(pair, folder, wanted) for pair, folder in chosen.items()]
-    if options.json:
-        print(json.dumps({"links": [{**link, "state": link_state(link)} for link in links]}, indent=1))
-    else:
-        print("\n\n".join("\n".join(_lines(link)) for link in links))
-    return ExitCode.DONE
+        raise WrongUseError(f"{lab.scenario} has no link between {' and '.join(regions)}; its links are: {known}")
+    return chosen
+
+
+def _as_json(links: Sequence[LinkState]) -> dict[str, Any]:
+    return {"links": [{**link, "state": link_state(link)} for link in links]}
 
 
 def _change(options: argparse.Namespace) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,40 @@ def run(arguments: Sequence[str]) -> int:
         from loosehanger.cli import bundle  # slow to import
 
         return bundle.write(lab, caller_path(options.bundle))
+    found = _examine(lab)
+    if options.json:
+        print(json.dumps(_as_json(lab, found), indent=1, ensure_ascii=False))
+    else:
+        show(lab, found.regions, found.problems)
+    return ExitCode.DONE if found.healthy else exit_code(found.regions)
+
+
+def document(lab: Lab) -> dict[str, Any]:
+    """Returns what ``./lab status --json`` prints.
+
+    Raises:
+        LabError: a region's health cannot be determined, or a set-up or clean-up is running.
+    """
+    return _as_json(lab, _examine(lab))
+
+
+@dataclass(frozen=True)
+class LabHealth:
+    """The health of everything, with what is wrong."""
+
+    regions: Regions
+    problems: Sequence[Problem]
+    """Causes first."""
+    behind: Sequence[Mapping[str, Any]]
+    """Each mirror's lag and retention risk, by topic."""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every region has resources, and all of them are healthy."""
+        return all(resources and all(one["healthy"] for one in resources) for resources in self.regions.values())
+
+
+def _examine(lab: Lab) -> LabHealth:
     targets.forget_dead_watch(lab_home())
     silent = _silent(lab)
     regions, measured = _ask(lab, silent)
@@ -76,24 +110,22 @@ def run(arguments: Sequence[str]) -> int:
         name: [{key: value for key, value in one.items() if key not in _OF_PROBLEMS} for one in resources]
         for name, resources in regions.items()
     }
-    healthy = all(resources and all(resource["healthy"] for resource in resources) for resources in regions.values())
-    if options.json:
-        document = {
-            "scenario": lab.scenario,
-            "platform": lab.platform,
-            "stage": lab.stage,
-            "unfinished": lab.unfinished,
-            "healthy": healthy,
-            "problems": [as_json(problem, apply_again(lab)) for problem in problems],
-            "regions": regions,
-            "flows": behind,
-            "started": _started(lab),
-            "variables": list(required_progress().variables),
-        }
-        print(json.dumps(document, indent=1, ensure_ascii=False))
-    else:
-        show(lab, regions, problems)
-    return ExitCode.DONE if healthy else exit_code(regions)
+    return LabHealth(regions, problems, behind)
+
+
+def _as_json(lab: Lab, found: LabHealth) -> dict[str, Any]:
+    return {
+        "scenario": lab.scenario,
+        "platform": lab.platform,
+        "stage": lab.stage,
+        "unfinished": lab.unfinished,
+        "healthy": found.healthy,
+        "problems": [as_json(problem, apply_again(lab)) for problem in found.problems],
+        "regions": found.regions,
+        "flows": found.behind,
+        "started": _started(lab),
+        "variables": list(required_progress().variables),
+    }
 
 
 def _started(lab: Lab) -> dict[str, dict[str, int]]:

@@ -99,19 +99,35 @@ def describe(region: Region) -> dict[str, dict[str, Any]]:
         }
 
 
-def _show(lab: Lab, name: str | None, *, as_json: bool = False) -> int:
+def document(lab: Lab, name: str | None = None) -> dict[str, Any]:
+    """Returns what ``./lab topic show [NAME] --json`` prints.
+
+    Raises:
+        WrongUseError: no region has the topic.
+        LabError: a region's cluster does not answer.
+    """
+    chosen = {
+        region: {topic: settings for topic, settings in topics.items() if name in (None, topic)}
+        for region, topics in _topics(lab, name).items()
+    }
+    return {"regions": chosen}
+
+
+def _topics(lab: Lab, name: str | None) -> dict[str, dict[str, dict[str, Any]]]:
+    """Every topic of each region, as ``describe`` has them; refuses a name that no region has."""
     with ThreadPoolExecutor(max_workers=max(len(lab.clusters), 1)) as threads:
         regions = dict(zip(lab.clusters, threads.map(describe, lab.clusters.values()), strict=True))
     names = sorted({topic for topics in regions.values() for topic in topics})
     if name is not None and name not in names:
         raise WrongUseError(f"unknown topic '{name}'{instead(name, names, 'the topics are')}")
+    return regions
+
+
+def _show(lab: Lab, name: str | None, *, as_json: bool = False) -> int:
     if as_json:
-        chosen = {
-            region: {topic: settings for topic, settings in topics.items() if name in (None, topic)}
-            for region, topics in regions.items()
-        }
-        print(json.dumps({"regions": chosen}, indent=1, ensure_ascii=False))
+        print(json.dumps(document(lab, name), indent=1, ensure_ascii=False))
         return ExitCode.DONE
+    regions = _topics(lab, name)
     lines: list[str] = []
     table = Table(title_justify="left")
     for heading in ("Topic", "Setting", *regions):

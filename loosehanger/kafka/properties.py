@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from loosehanger import java_clients
 from loosehanger.errors import WrongUseError
 from loosehanger.paths import caller_path
 from loosehanger.suggestions import did_you_mean
@@ -35,35 +36,6 @@ _JAAS_FLAGS = ("required", "requisite", "sufficient", "optional")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
 _PEM_WIDTH = 64
 
-# Kafka 4.3's ProducerConfig, ConsumerConfig and AdminClientConfig.
-_KNOWN = frozenset(
-    """
-    acks allow.auto.create.topics auto.commit.interval.ms auto.offset.reset batch.size bootstrap.controllers
-    bootstrap.servers buffer.memory check.crcs client.dns.lookup client.id client.rack compression.gzip.level
-    compression.lz4.level compression.type compression.zstd.level config.providers connections.max.idle.ms
-    default.api.timeout.ms delivery.timeout.ms enable.auto.commit enable.idempotence enable.metrics.push
-    exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id group.protocol
-    group.remote.assignor heartbeat.interval.ms interceptor.classes isolation.level key.deserializer key.serializer
-    linger.ms max.block.ms max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms
-    max.poll.records max.request.size metadata.max.age.ms metadata.max.idle.ms
-    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
-    metrics.recording.level metrics.sample.window.ms partition.assignment.strategy
-    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
-    partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms
-    retries retry.backoff.max.ms retry.backoff.ms sasl.client.callback.handler.class sasl.jaas.config
-    sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-    sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-    sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism
-    security.protocol security.providers send.buffer.bytes session.timeout.ms share.acknowledgement.mode
-    share.acquire.mode socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.cipher.suites
-    ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
-    ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-    ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider ssl.secure.random.implementation
-    ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-    ssl.truststore.type transaction.timeout.ms transaction.two.phase.commit.enable transactional.id value.deserializer
-    value.serializer
-    """.split()
-)
 _KNOWN_FAMILIES = ("config.providers.", "sasl.kerberos.", "sasl.oauthbearer.")
 _OF_LIBRDKAFKA = frozenset(
     """
@@ -235,12 +207,12 @@ def unknown_properties(properties: Mapping[str, str]) -> list[str]:
     """Names the properties that no client of Kafka's knows, a sentence each, with what was probably meant."""
     said = []
     for key in sorted(properties):
-        if key in _KNOWN or key in _OF_LIBRDKAFKA or key.startswith(_KNOWN_FAMILIES):
+        if key in java_clients.ALL or key in _OF_LIBRDKAFKA or key.startswith(_KNOWN_FAMILIES):
             continue
         if key == _NO_VERIFICATION:
             said.append(f"'{key}' is librdkafka's and has no effect here; no property of Kafka's turns it off")
             continue
-        said.append(f"'{key}' is unknown and has no effect{did_you_mean(key, _KNOWN)}")
+        said.append(f"'{key}' is unknown and has no effect{did_you_mean(key, java_clients.ALL)}")
     return said
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loosehanger.cli import learn
+from loosehanger.cli import learn, status, topics
 from loosehanger.cli.command_line import COMMANDS
+from loosehanger.cli.documents import document_of
 from loosehanger.errors import LabError, NothingSetUpError, WrongUseError
+from loosehanger.lab import record
 from loosehanger.lab.progress import Progress
-from loosehanger.learn.exercise import LabExercise
+from loosehanger.learn.exercise import LabExercise, find_exercise
 
 LAB = "03-broadcast"
 RESOURCE = {"name": "mm2-na", "kind": "KafkaMirrorMaker2", "state": "Running"}
@@ -166,7 +169,42 @@ def test_a_file_that_cannot_be_read_is_named(lab: Lab) -> None:
         run("list")
 
 
-def test_a_command_that_says_nothing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabExercise:
+    """An exercise of a lab that can be reached from here, on a machine where no further process can be started."""
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    monkeypatch.setattr(learn, "load_lab", lambda: record.Lab(LAB, "local", "inventories/local", {}, "setup"))
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    return find_exercise(LAB, "2")
+
+
+def test_a_check_computes_its_documents_in_its_own_process(look: LabExercise, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "document", lambda _: {"healthy": True, "claims": ("copy",)})
+    monkeypatch.setattr(topics, "document", lambda _, name: {"regions": {}, "topic": name})
+    found = learn._ask(look, ["status", "diff", "topics"])
+    # As another program reads them, without tuples.
+    assert found["status"] == {"healthy": True, "claims": ["copy"]}
+    assert found["topics"] == {"regions": {}, "topic": None}
+    assert (found["diff"]["scenario"], found["diff"]["errors"]) == (LAB, [])
+    assert document_of("fault status", learn.load_lab()) == {"faults": []}
+    with pytest.raises(LabError, match=r"./lab link: 03-broadcast has no link between"):
+        document_of("link", learn.load_lab())
+
+
+def test_a_document_that_cannot_be_had_is_named(look: LabExercise, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise LabError("europe does not answer")
+
+    monkeypatch.setattr(topics, "document", refused)
+    with pytest.raises(LabError, match=r"^./lab topic show: europe does not answer$"):
+        learn._ask(look, ["topics"])
+
+
+def test_a_command_of_a_pod_that_says_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
     with pytest.raises(LabError, match=r"./lab topic show: nothing is set up"):
-        learn._document("topic show")
+        learn._printed("topic show")

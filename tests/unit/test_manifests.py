@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+from loosehanger import java_clients
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests import connect_settings
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.manifests.loader import Manifest, ignored_fields, in_order, read_manifests
 from loosehanger.lab.manifests.resources import KINDS, KafkaMirrorMaker2, Secret
-from loosehanger.paths import ROOT
+from loosehanger.paths import ROOT, lab_home
 
 BROADCAST = ROOT / "playbooks" / "03-broadcast" / "manifests"
 FILES = sorted(ROOT.glob("playbooks/*/manifests/**/*.yaml"))
@@ -189,6 +192,56 @@ def test_a_slip_in_a_setting_is_refused_with_the_likely_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("source.consumer.fetch.min.byte", r"did you mean 'source\.consumer\.fetch\.min\.bytes'"),
+        ("producer.override.compresion.type", r"did you mean 'producer\.override\.compression\.type'"),
+        (
+            "producer.override.fetch.min.bytes",
+            r"fetch\.min\.bytes is a setting of Kafka's consumer, not of its producer",
+        ),
+        ("consumer.linger.ms", r"linger\.ms is a setting of Kafka's producer, not of its consumer"),
+        ("target.admin.request.timeout", r"did you mean 'target\.admin\.request\.timeout\.ms'"),
+        ("source.cluster.conections.max.idle.ms", r"did you mean 'source\.cluster\.connections\.max\.idle\.ms'"),
+        ("source.consumer.override.isolation.level", r"is not a setting of Kafka"),
+    ],
+)
+def test_a_slip_in_a_setting_of_a_client_is_refused(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        connect_settings.check_known(name, connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES)
+
+
+def test_settings_of_clients_are_known_by_the_client_that_they_are_passed_to() -> None:
+    for name in (
+        "source.consumer.isolation.level",
+        "producer.override.batch.size",
+        "target.producer.linger.ms",
+        "source.cluster.fetch.max.wait.ms",
+        "admin.retries",
+        "source.consumer.config.providers.file.class",
+        "transforms.a.whatever",
+    ):
+        connect_settings.check_known(name, connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES)
+    for name in ("producer.batch.size", "admin.listeners.https.ssl.client.auth", "key.converter.schemas.enable"):
+        connect_settings.check_known(name, connect_settings.WORKER, connect_settings.WORKER_PREFIXES)
+    with pytest.raises(ValueError, match=r"'producer\.override\.batch\.size' is not .* mean 'producer\.batch\.size'"):
+        connect_settings.check_known(
+            "producer.override.batch.size", connect_settings.WORKER, connect_settings.WORKER_PREFIXES
+        )
+
+
+@pytest.mark.parametrize("client", java_clients.SETTINGS)
+def test_the_settings_of_a_client_are_those_of_its_release(client: str) -> None:
+    """By the class that defines them, of the jars of the lab."""
+    definition = {"consumer": "consumer.ConsumerConfig", "producer": "producer.ProducerConfig"}
+    name = f"org.apache.kafka.clients.{definition.get(client, 'admin.AdminClientConfig')}"
+    jars = lab_home() / "jars" / "kafka" / "*"
+    command = [lab_home() / "java" / "bin" / "java", "-XX:-UsePerfData", "-cp", str(jars), name]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert set(re.findall(r'href="#\w+configs_([^"]+)"', said)) == java_clients.SETTINGS[client]
+
+
+@pytest.mark.parametrize(
     ("name", "possible", "impossible"),
     [
         ("sync.topic.acls.enabled", ("true", "False"), ("yes", "")),
@@ -236,7 +289,7 @@ def test_every_setting_whose_values_are_checked_is_a_known_one() -> None:
         ("All", "producer.override.linger.ms", False),
         ("None", "producer.override.linger.ms", True),
         ("None", "source.consumer.fetch.min.bytes", False),
-        ("Principal", "consumer.override.linger.ms", True),
+        ("Principal", "consumer.override.client.rack", True),
         ("Principal", "admin.override.sasl.mechanism", False),
         ("Allowlist", "producer.override.linger.ms", True),
         ("Allowlist\n      connector.client.config.override.allowlist: a, linger.ms",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from loosehanger import java_clients
 from loosehanger.suggestions import did_you_mean
 
 REST_PORT = 8083
@@ -173,8 +174,21 @@ WORKER = frozenset(
 )
 """The settings of a distributed worker."""
 
-WORKER_PREFIXES = ("producer.", "consumer.", "admin.", "header.converter.", "key.converter.", "value.converter.")
+WORKER_PREFIXES = (
+    "producer.",
+    "consumer.",
+    "admin.",
+    "admin.listeners.https.",
+    "header.converter.",
+    "key.converter.",
+    "value.converter.",
+)
 """Prefixes of settings that are passed to a client or a converter."""
+
+_CLIENT = re.compile(r"(?:source\.|target\.)?(producer|consumer|admin|cluster)\.(?:override\.)?")
+"""A prefix of settings that are passed to a client, or to every client of a cluster."""
+_PROVIDERS = "config.providers."
+"""Begins the settings of a client's providers of secrets, which have names of their own."""
 
 SHARED_BY_CONNECTORS = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
@@ -185,14 +199,30 @@ SHARED_BY_CONNECTORS = {
 
 
 def check_known(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> None:
-    """Refuses an unknown setting.
+    """Refuses an unknown setting, also of a client: no client refuses what it does not know.
 
     Raises:
-        ValueError: the name is not in the list, and has none of the prefixes.
+        ValueError: the name is not in the list, and has none of the prefixes; or the client of its prefix does not know
+            the rest of it.
     """
-    if name in names or name.startswith(prefixes):
+    if name in names:
         return
-    raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{did_you_mean(name, names)}")
+    prefix = max((one for one in prefixes if name.startswith(one)), key=len, default="")
+    if not prefix:
+        raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{did_you_mean(name, names)}")
+    if found := _CLIENT.fullmatch(prefix):
+        _check_client(name, prefix, found[1])
+
+
+def _check_client(name: str, prefix: str, client: str) -> None:
+    setting = name.removeprefix(prefix)
+    known = java_clients.SETTINGS.get(client, java_clients.ALL)
+    if setting in known or setting.startswith(_PROVIDERS):
+        return
+    for other, settings in java_clients.SETTINGS.items():
+        if setting in settings:
+            raise ValueError(f"'{name}' has no effect: {setting} is a setting of Kafka's {other}, not of its {client}")
+    raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{did_you_mean(name, [prefix + one for one in known])}")
 
 
 _BOOLEANS = frozenset(
