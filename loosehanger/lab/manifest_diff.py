@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.claims.checks import check_claims, check_writers
+from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.manifests.documents import Document, dotted
 from loosehanger.lab.scenario import MIRROR, Scenario
+from loosehanger.lab.topology import Topology
 
 _HIDDEN = "Secret"
 """The kind whose values are not shown."""
@@ -65,6 +68,7 @@ def compare_manifests(
         return [], [str(error)]
     found, errors = [], []
     known = {*regions, *(document.namespace for document in documents)}
+    wanted = {(region, one.kind, one.name): one for region in sorted(known) for one in recorded(region)}
     for document in documents:
         try:
             check(document)
@@ -74,7 +78,24 @@ def compare_manifests(
         applied = there.get((document.kind, document.name))
         if applied or scenario.creates(document, stage, known):
             found.append(_compared(document, applied))
+            wanted[document.namespace, document.kind, document.name] = document
+    if not errors:
+        try:
+            check_together(scenario, stage, Topology(wanted.values(), scenario.secrets))
+        except WrongUseError as error:
+            errors.append(str(error))
     return found, errors
+
+
+def check_together(scenario: Scenario, stage: str, topology: Topology) -> None:
+    """Checks that a stage's resources fit together, as a set-up does before it changes anything.
+
+    Raises:
+        WrongUseError: they do not, such as mirrors that form a loop.
+    """
+    topology.check()
+    check_claims(scenario, topology)
+    check_writers(topology, claims_of(topology.mirrors, scenario.claims, stage))
 
 
 def _compared(now: Document, applied: Document | None) -> Compared:

@@ -164,8 +164,8 @@ def _documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
     applied = scenario(lab, place / "applied", made.applied).manifests(stage) if made.applied else ()
 
     def record(region: str) -> Sequence[Document]:
-        changed = [one for one in applied if one.namespace == region]
-        return changed if made.applied else reached(lab)[stage].get(region, ())
+        changed = {(one.kind, one.name): one for one in applied if one.namespace == region}
+        return [changed.get((one.kind, one.name), one) for one in reached(lab)[stage].get(region, ())]
 
     found, errors = compare_manifests(now, stage, record, check_document, REGIONS)
     mirrors: dict[str, list[dict[str, str]]] = {}

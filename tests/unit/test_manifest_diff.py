@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,13 @@ import pytest
 
 from loosehanger.cli import diff
 from loosehanger.errors import WrongUseError
+from loosehanger.lab import manifest_diff
 from loosehanger.lab.manifest_diff import compare_manifests
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.loader import check_document
 from loosehanger.lab.record import Lab
 from loosehanger.lab.scenario import read_scenario, scenario_names
+from loosehanger.lab.scenario_index import PLAYBOOKS
 
 from .test_planned_stages import REGIONS, recorded, walked
 
@@ -47,6 +51,8 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     applied = read_scenario("12-sea", folder.parent).manifests("setup")
     monkeypatch.setattr(diff, "recorded_documents", lambda _, region: [d for d in applied if d.namespace == region])
     monkeypatch.setattr(diff, "check_document", lambda document: document)
+    # It has no cluster.
+    monkeypatch.setattr(manifest_diff, "check_together", lambda *_: None)
     return manifest
 
 
@@ -106,6 +112,43 @@ def test_a_lab_that_has_reached_a_stage_differs_in_nothing(name: str) -> None:
         found, errors = compare_manifests(scenario, stage, record.__getitem__, check_document, REGIONS)
         assert errors == []
         assert [f"{stage}: {one.region}: {one.kind}/{one.name}" for one in found if one.state != "same"] == []
+
+
+POLICY = "replication.policy.class: org.apache.kafka.connect.mirror.{}ReplicationPolicy"
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "edit", "said"),
+    [
+        (
+            "08-active-active",
+            ("mm2-eu.yaml", "mm2-na.yaml"),
+            (POLICY.format("Default"), POLICY.format("Identity")),
+            r"mm2-(eu|na).*these mirrors form a loop",
+        ),
+        (
+            "10-forwarding",
+            ("mm2-sa.yaml",),
+            (r"topicsPattern: (.+\.)?LH\..*", r"topicsPattern: LH\..*"),
+            r"mm2-sa.yaml.* does not match europe\.LH",
+        ),
+    ],
+)
+def test_manifests_that_do_not_fit_together_are_refused_as_by_a_set_up(
+    name: str, files: tuple[str, ...], edit: tuple[str, str], said: str, tmp_path: Path
+) -> None:
+    """Each file is right alone."""
+    shutil.copytree(PLAYBOOKS / name, tmp_path / name)
+    for file in files:
+        manifest = tmp_path / name / "manifests" / file
+        text = manifest.read_text(encoding="utf-8")
+        assert edit[0] in text
+        manifest.write_text(text.replace(*edit), encoding="utf-8")
+    (plans,) = (plans for _, stage, _, plans in walked(read_scenario(name)) if stage == "setup")
+    record = recorded(plans)
+    _, errors = compare_manifests(read_scenario(name, tmp_path), "setup", record.__getitem__, check_document, REGIONS)
+    assert len(errors) == 1
+    assert re.search(said, errors[0])
 
 
 def test_the_values_of_a_secret_are_hidden() -> None:
