@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from loosehanger.cli import class_archives
@@ -18,8 +20,11 @@ from loosehanger.lab.console_password import CHOSEN_PASSWORD, console_password
 from loosehanger.lab.progress import LOCK, Progress, read_progress
 from loosehanger.mounts import unmount_all
 from loosehanger.paths import lab_home
+from loosehanger.waiting import wait_for
 
 PLAYBOOK = "playbooks/cleanup.yaml"
+_USED_SECONDS = 10
+"""How long a program that is ending may still use a folder that is deleted."""
 TARGETS = "monitoring/targets"
 """What the lab's Prometheus scrapes."""
 Checked = Callable[[list[str], str, Progress | None], list[str]]
@@ -102,6 +107,20 @@ def _remove(home: Path, names: Sequence[str], keep_password: bool = False) -> No
         if keep_password and path == kept.parent:
             _remove(path, [entry.name for entry in path.iterdir() if entry != kept])
         elif path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            wait_for(partial(_in_use, path), _USED_SECONDS, f"deleting {path}")
         else:
             path.unlink(missing_ok=True)
+
+
+def _in_use(folder: Path) -> str | None:
+    """Deletes a folder; returns why it cannot be deleted, where a program still writes or deletes files there."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass  # It was deleted at the same time, or one of its files.
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+    if not folder.exists():
+        return None
+    return "a proof or a watch of this lab still writes there; end it, and run ./lab cleanup again"

@@ -79,11 +79,11 @@ def compare_manifests(
         if applied or scenario.creates(document, stage, known):
             found.append(_compared(document, applied))
             wanted[document.namespace, document.kind, document.name] = document
-    if not errors:
-        try:
-            check_together(scenario, stage, Topology(wanted.values(), scenario.secrets))
-        except WrongUseError as error:
-            errors.append(str(error))
+    try:
+        check_together(scenario, stage, Topology(wanted.values(), scenario.secrets))
+    except WrongUseError as error:
+        # A set-up looks at this first.
+        errors.insert(0, str(error))
     return found, errors
 
 

@@ -25,6 +25,7 @@ from .test_exercise_mistakes import (
     EVERYTHING,
     HOUR,
     ILL,
+    KEEPS_NAMES,
     MISTAKES,
     NOT_EXACT,
     REACHED,
@@ -40,6 +41,7 @@ from .test_exercise_mistakes import (
     found_in,
     judged,
     kept_copies,
+    one_hop,
     started,
 )
 from .test_exercises import SENTENCES, state
@@ -99,6 +101,7 @@ DONE: dict[str, list[Made]] = {
     "04-shared-aggregate/1": [Made(topics=EACH)],
     **{exercise: [made, Made()] for exercise, made in STATES},
     **{f"{lab}/{number}": [at_stage(stage)] for lab, found in REACHED.items() for number, stage in found.items()},
+    "08-active-active/2": [Made(saved=KEEPS_NAMES), Made()],
     "08-active-active/3": [Made(proof=by_hand("europe", "LH.ORDERS", 1))],
     "08-active-active/6": [at_stage("rebuild"), at_stage("return")],
     "09-data-isolation/1": [kept_copies()],
@@ -110,6 +113,7 @@ DONE: dict[str, list[Made]] = {
     ],
     "09-data-isolation/5": [Made(claims={"absent": found_in(CLEARED, "header", "field")})],
     "09-data-isolation/6": [Made([CHECKPOINTS], claims=A_GROUP), Made(claims=A_GROUP)],
+    "10-forwarding/1": [Made(saved=[one_hop("mm2-sa.yaml")]), Made()],
     **{f"11-silent-faults/{number}": [broken(fault), Made()] for number, fault in enumerate(FAULTS, start=1)},
     "12-hybrid/1": [Made(inwards={"refuses": True, "turned_away": 1, "connections": 1})],
     "12-hybrid/7": [

@@ -212,6 +212,15 @@ def at_stage(stage: str, **more: Any) -> Made:
     return Made(status={"stage": stage, **more})
 
 
+def one_hop(file: str) -> Edit:
+    """A pattern that misses what the hop before has made."""
+    return Edit(file, r"topicsPattern: (.+\.)?LH", "topicsPattern: LH")
+
+
+KEEPS_NAMES = [
+    Edit(file, "DefaultReplicationPolicy", "IdentityReplicationPolicy") for file in ("mm2-eu.yaml", "mm2-na.yaml")
+]
+"""Two mirrors that form a loop."""
 INTERVAL = "sync.topic.configs.interval.seconds:"
 """The setting that exercise 3 of 03 changes."""
 EVERYTHING = Edit("mm2-na.yaml", PATTERN_OF_09, r"LH\..*")
@@ -342,6 +351,13 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ("07-migration/5", at_stage("drain", unfinished="move-producers"), "'move-producers' was begun and has not"),
     ("07-migration/7", at_stage("drain"), "The producers have not moved yet"),
     ("08-active-active/1", at_stage("failover"), "this section comes before all others"),
+    ("08-active-active/2", Made(), "The manifests form no loop at this moment"),
+    ("08-active-active/2", Made(saved=KEEPS_NAMES[:1] * 2), "Only mm2-eu keeps names"),
+    (
+        "08-active-active/2",
+        Made(saved=[Edit("mm2-eu.yaml", "DefaultReplicationPolicy", "IdentityReplicationPolice")]),
+        "A policy is mistyped.*IdentityReplicationPolice",
+    ),
     ("08-active-active/4", at_stage("setup"), "at its stage 'setup'. ./lab stage lists the stages"),
     ("08-active-active/4", at_stage("resume"), "North America runs again already"),
     ("08-active-active/5", at_stage("resume"), "One step is left out, the return"),
@@ -354,6 +370,9 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ("08-active-active/3", Made(proof=by_hand("europe", "LH.STOCK", 1)), "in another topic, LH.STOCK"),
     ("08-active-active/6", at_stage("resume"), "came back with its data, which is section 5"),
     ("08-active-active/6", at_stage("failover"), "One step is left out: to rebuild it"),
+    ("10-forwarding/1", Made(), "Every pattern takes what the hop before has made"),
+    ("10-forwarding/1", Made(saved=[one_hop("mm2-ap.yaml")]), "Another hop has the pattern, in the wrong region"),
+    ("10-forwarding/1", Made(saved=[one_hop("mm2-na.yaml")]), "mm2-na makes the first hop"),
     ("10-forwarding/3", Made(), "is open. A silent one swallows data and refuses nothing"),
     (
         "10-forwarding/3",

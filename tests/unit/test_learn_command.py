@@ -15,7 +15,7 @@ from loosehanger.cli import learn, status, topics
 from loosehanger.cli.command_line import COMMANDS
 from loosehanger.cli.documents import document_of
 from loosehanger.errors import LabError, NothingSetUpError, WrongUseError
-from loosehanger.lab import record
+from loosehanger.lab import manifest_diff, record
 from loosehanger.lab.progress import Progress
 from loosehanger.learn.exercise import LabExercise, find_exercise
 
@@ -184,6 +184,8 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabExercise:
 
 def test_a_check_computes_its_documents_in_its_own_process(look: LabExercise, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "document", lambda _: {"healthy": True, "claims": ("copy",)})
+    # It has no cluster.
+    monkeypatch.setattr(manifest_diff, "check_together", lambda *_: None)
     monkeypatch.setattr(topics, "document", lambda _, name: {"regions": {}, "topic": name})
     found = learn._ask(look, ["status", "diff", "topics"])
     # As another program reads them, without tuples.

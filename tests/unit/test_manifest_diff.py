@@ -147,7 +147,7 @@ def test_manifests_that_do_not_fit_together_are_refused_as_by_a_set_up(
     (plans,) = (plans for _, stage, _, plans in walked(read_scenario(name)) if stage == "setup")
     record = recorded(plans)
     _, errors = compare_manifests(read_scenario(name, tmp_path), "setup", record.__getitem__, check_document, REGIONS)
-    assert len(errors) == 1
+    assert errors
     assert re.search(said, errors[0])
 
 
