@@ -35,7 +35,7 @@ def test_files_that_a_proof_deletes_at_the_same_time_do_not_matter(
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", "22")
         delete(folder)
 
-    monkeypatch.setattr(cleaning.shutil, "rmtree", meanwhile)
+    monkeypatch.setattr(shutil, "rmtree", meanwhile)
     assert cleaning.cleanup([]) == 0
     assert not spark.exists()
 
@@ -44,7 +44,7 @@ def test_a_program_that_keeps_writing_is_named(spark: Path, monkeypatch: pytest.
     def written(_: Path) -> None:
         raise OSError(errno.ENOTEMPTY, "Directory not empty", "blocks")
 
-    monkeypatch.setattr(cleaning.shutil, "rmtree", written)
+    monkeypatch.setattr(shutil, "rmtree", written)
     with pytest.raises(LabError, match=r"spark: .* a proof or a watch of this lab still writes there; end it, and run"):
         cleaning.cleanup([])
     assert spark.exists()

@@ -20,6 +20,7 @@ from loosehanger.lab.progress import Progress
 from loosehanger.learn.exercise import LabExercise, find_exercise
 
 LAB = "03-broadcast"
+SET_UP = record.Lab(LAB, "local", "inventories/local", {}, "setup")
 RESOURCE = {"name": "mm2-na", "kind": "KafkaMirrorMaker2", "state": "Running"}
 
 
@@ -173,7 +174,7 @@ def test_a_file_that_cannot_be_read_is_named(lab: Lab) -> None:
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabExercise:
     """An exercise of a lab that can be reached from here, on a machine where no further process can be started."""
     monkeypatch.setenv("LAB_HOME", str(tmp_path))
-    monkeypatch.setattr(learn, "load_lab", lambda: record.Lab(LAB, "local", "inventories/local", {}, "setup"))
+    monkeypatch.setattr(learn, "load_lab", lambda: SET_UP)
 
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("a process was started")
@@ -192,9 +193,9 @@ def test_a_check_computes_its_documents_in_its_own_process(look: LabExercise, mo
     assert found["status"] == {"healthy": True, "claims": ["copy"]}
     assert found["topics"] == {"regions": {}, "topic": None}
     assert (found["diff"]["scenario"], found["diff"]["errors"]) == (LAB, [])
-    assert document_of("fault status", learn.load_lab()) == {"faults": []}
+    assert document_of("fault status", SET_UP) == {"faults": []}
     with pytest.raises(LabError, match=r"./lab link: 03-broadcast has no link between"):
-        document_of("link", learn.load_lab())
+        document_of("link", SET_UP)
 
 
 def test_a_document_that_cannot_be_had_is_named(look: LabExercise, monkeypatch: pytest.MonkeyPatch) -> None:

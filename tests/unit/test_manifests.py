@@ -236,7 +236,7 @@ def test_the_settings_of_a_client_are_those_of_its_release(client: str) -> None:
     definition = {"consumer": "consumer.ConsumerConfig", "producer": "producer.ProducerConfig"}
     name = f"org.apache.kafka.clients.{definition.get(client, 'admin.AdminClientConfig')}"
     jars = lab_home() / "jars" / "kafka" / "*"
-    command = [lab_home() / "java" / "bin" / "java", "-XX:-UsePerfData", "-cp", str(jars), name]
+    command = [str(lab_home() / "java" / "bin" / "java"), "-XX:-UsePerfData", "-cp", str(jars), name]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     assert set(re.findall(r'href="#\w+configs_([^"]+)"', said)) == java_clients.SETTINGS[client]
 
