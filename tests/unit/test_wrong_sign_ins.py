@@ -17,13 +17,16 @@ from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from loosehanger.errors import UnreachableError
+from loosehanger.errors import LabError, UnreachableError
+from loosehanger.events.options import Start
+from loosehanger.events.reader import Reader, Selection
 from loosehanger.files import write_file
 from loosehanger.kafka import patches
 from loosehanger.kafka.clients import Bounds
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ClientCredentials
+from producer.delivery import Delivery
 from tests.certificates import AUTHORITY, certificate_pem, key_pem
 
 BOUNDS = Bounds(connect_s=20, answer_s=5)
@@ -138,6 +141,34 @@ def test_a_mechanism_that_is_not_offered_is_named_with_those_that_are() -> None:
             "set sasl.mechanism to one that it offers"
         )
         assert took < SOON_S
+
+
+def test_programs_end_with_what_waiting_does_not_mend() -> None:
+    log = patches.prepare(lambda _: None)
+
+    def produce(connection: Connection) -> None:
+        delivery = Delivery(connection, prefix="", run="r", origin="here", client_log=log, stop=threading.Event())
+        delivery.open(["ORDERS"], 60, lambda _: None)
+
+    def consume(connection: Connection) -> None:
+        selection = Selection(("ORDERS",), re.compile(""))
+        Reader(
+            connection,
+            selection,
+            group=None,
+            start=Start(end="earliest"),
+            follow=False,
+            client_log=log,
+            report=lambda _: None,
+        )
+
+    with listening(with_one_mechanism) as port:
+        connection = Connection((f"127.0.0.1:{port}",), "SASL_PLAINTEXT", "SCRAM-SHA-512", "ann", "x")
+        for program in (produce, consume):
+            began = time.monotonic()
+            with pytest.raises(LabError, match=rf"^127\.0\.0\.1:{port} does not offer the mechanism SCRAM-SHA-512"):
+                program(connection)
+            assert time.monotonic() - began < SOON_S, program
 
 
 def test_a_token_that_cannot_be_had_is_named() -> None:
