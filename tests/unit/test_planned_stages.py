@@ -16,6 +16,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
+from loosehanger.lab.access import listed_rules
 from loosehanger.lab.actions import (
     CopySecrets,
     Decommission,
@@ -33,6 +34,7 @@ from loosehanger.lab.claims.claims import rights_judged
 from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.plan import Plan, Step, plan_stage, steps
 from loosehanger.lab.scenario import MIRROR, Scenario, read_scenario, scenario_names
+from loosehanger.lab.topology import Topology
 from loosehanger.paths import ROOT
 
 from ..topologies import documents, program
@@ -50,6 +52,17 @@ def test_every_stage_plans_what_is_stored(name: str) -> None:
         GOLDEN.write_text(json.dumps(dict(sorted({**stored, name: planned}.items())), indent=0) + "\n")
     else:
         assert planned == stored.get(name), f"{name} plans something else; is it meant? See this file's description"
+
+
+def test_the_prover_may_read_the_acls_that_a_claim_covers_and_no_others() -> None:
+    scenario = read_scenario("12-hybrid")
+
+    def clusters_of(region: str) -> set[str]:
+        own = listed_rules(Topology(of_role({"role": "kafka_cluster"}, region, scenario, [])), region)
+        return {rule.text for rule in own if (rule.principal, rule.kind) == ("User:prover", "CLUSTER")}
+
+    assert clusters_of("europe") == {"Allow Describe on cluster kafka-cluster for User:prover"}
+    assert clusters_of("north-america") == set()
 
 
 def lines(scenario: Scenario) -> Iterator[str]:
