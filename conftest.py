@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Ends the lab that tests share when its lane ends, for it would slow down what comes next."""
+    """Ends the lab that tests share when its lane ends, because it would slow down what comes next."""
     yield
     if lane(item.nodeid) == "labs" and nextitem is not None and lane(nextitem.nodeid) != "labs":
         end_shared_lab(item.session)

@@ -60,7 +60,7 @@ exec {java} "${{archive[@]}}" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off $
 class InstallationError(Exception):
     """The installation failed; the message has the cause and the remedy.
 
-    It is no LabError: this script runs before there is a package to import, with the standard library alone.
+    It is not a LabError: this script runs before there is a package to import, with the standard library alone.
     """
 
     exit_code = 1

@@ -123,7 +123,7 @@ def resolve(root: str, name: str, folder: Path) -> list[Jar]:
         folder: an empty folder for Ivy to work in.
 
     Raises:
-        LabError: something is not to be had.
+        LabError: a repository lacks something.
     """
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="lab", module="lab")

@@ -99,7 +99,7 @@ def _rings(geometry: dict[str, Any]) -> Iterator[list[int]]:
         case "Polygon":
             yield from geometry["arcs"]
         case other:
-            raise LabError(f"the outline has a {other}, which is no land")
+            raise LabError(f"the outline has a {other}, which is not land")
 
 
 def _fetch(name: str, version: str, folder: Path) -> Path:

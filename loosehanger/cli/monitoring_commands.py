@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROMETHEUS, ALERTMANAGER, GRAFANA = "127.0.0.1:9090", "127.0.0.1:9093", "127.0.0.1:3000"
-"""Where each listens: on the loopback interface only, for none of them asks who is there."""
+"""Where each listens: on the loopback interface only, because none of them asks for a sign-in."""
 
 GRAFANA_SETTINGS = "grafana.ini"
 PROVISIONING = "provisioning"

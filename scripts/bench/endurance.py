@@ -1,4 +1,4 @@
-"""An hour of trouble that is no fault: what the watch says meanwhile, and what it and the consoles keep in memory.
+"""An hour of trouble that is not a fault: what the watch says meanwhile, and what it and the consoles keep in memory.
 
     .lab/venv/bin/python -m scripts.bench.endurance [--minutes N] [--busy-minutes N] [--rate N] [--viewers N]
 

@@ -16,7 +16,7 @@ from loosehanger.kafka.properties import read_properties
 from loosehanger.mounts import mount_memory, run, unmount
 
 SPARE = 8 << 20
-"""Bytes beside the broker's data, for what it writes as it starts."""
+"""Bytes on top of the broker's data, for what it writes as it starts."""
 _BALLAST = "fault-ballast"
 _OWN, _MOVED, _NEXT, _READY = ".own", ".moved", ".next", ".ready"
 """Suffixes of the folder's name: the original; the mark that all of it was moved; what is moved back; all of that."""
