@@ -20,6 +20,7 @@ from loosehanger.console.cluster import prepare_clients
 from loosehanger.console.records import MOST_HEADER_BYTES, MOST_VALUE_BYTES, Arrived, folded
 from loosehanger.console.totals import Totals
 from loosehanger.kafka.connection import Connection
+from loosehanger.quantiles import quantile
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
@@ -199,9 +200,7 @@ class Rates:
         chosen = None if topics is None else set(topics)
         sample = sorted(ms for at, topic, ms in self.latencies
                         if now - at <= LATENCY_S and (chosen is None or topic in chosen))  # fmt: skip
-        if not sample:
-            return None, None
-        return sample[(len(sample) * 50 + 99) // 100 - 1], sample[(len(sample) * 99 + 99) // 100 - 1]
+        return (int(quantile(sample, 0.5)), int(quantile(sample, 0.99))) if sample else (None, None)
 
 
 class Live:

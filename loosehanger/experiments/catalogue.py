@@ -23,7 +23,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "mirror-where",
-            "the same mirror beside its target or its source, as the kit sets it and as it comes: speed and latency",
+            "a mirror beside its target or its source, with the kit's settings or MM2's defaults: speed and latency",
         ),
         Experiment(
             "write-where",

@@ -185,7 +185,7 @@ _NOTES = [
     f"{DIFFERENT:,} different events, made up.",
     "Bytes across the ocean are the link's, in both directions, with TLS, less what the mirror carries at rest.",
     "The mirror decompresses what it reads, and its own producer compresses the copy: without "
-    f"{MIRROR_SETTING}, or {SETTING} on the topic, the copy is stored whole.",
+    f"{MIRROR_SETTING}, or {SETTING} on the topic, the copy is stored uncompressed.",
 ]
 
 

@@ -1,9 +1,9 @@
-"""The arithmetic of experiments: quantiles, the spread of repeated runs, and a link's counters."""
+"""The arithmetic of experiments: the spread of repeated runs, and a link's counters."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,24 +20,12 @@ class Spread:
     def of(cls, values: Iterable[float]) -> Spread:
         """The spread of these values, of which there is at least one."""
         ordered = sorted(values)
-        half = len(ordered) // 2
-        median = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-        return cls(median, ordered[0], ordered[-1])
+        return cls(statistics.median(ordered), ordered[0], ordered[-1])
 
     def text(self, shown: Callable[[float], str]) -> str:
         """The spread as ``median (least to most)``, or the median alone where all look the same."""
         middle, least, most = shown(self.median), shown(self.least), shown(self.most)
         return middle if least == middle == most else f"{middle} ({least} to {most})"
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The quantile of values by nearest rank.
-
-    Args:
-        values: at least one, in any order.
-        share: from 0 to 1.
-    """
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def carried(link: Mapping[str, Any], client: str) -> int:

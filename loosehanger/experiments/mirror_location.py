@@ -1,4 +1,4 @@
-"""``mirror-where``: the same mirror beside its target or beside its source, as the kit sets it and as it comes."""
+"""``mirror-where``: a mirror beside its target or its source, with the kit's settings or with MM2's defaults."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from kafka.admin import NewTopic
 from loosehanger.experiments.clients import ClientProcess, access
 from loosehanger.experiments.dedicated_mirror import DedicatedMirror, MirrorSettings, permitted, settings_of
 from loosehanger.experiments.load_generator import SIZE, produce, write_payload
-from loosehanger.experiments.measures import Spread, milliseconds, quantile, times
+from loosehanger.experiments.measures import Spread, milliseconds, times
 from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site, administration
 from loosehanger.lab.link_settings import time_text
+from loosehanger.quantiles import quantile
 from loosehanger.waiting import wait_for
 
 TARGET, SOURCE = "beside its target", "beside its source"

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loosehanger.experiments.clients import NAME, ClientProcess, access
-from loosehanger.experiments.measures import Spread, carried, milliseconds, quantile, times
+from loosehanger.experiments.measures import Spread, carried, milliseconds, times
 from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import size_text, time_text
+from loosehanger.quantiles import quantile
 
 DIRECT, MIRRORED = "direct", "mirrored"
 RECORDS, RATE, SIZE = 1000, 250, 1000

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from loosehanger.experiments.clients import ClientProcess, access
-from loosehanger.experiments.measures import Spread, milliseconds, quantile
+from loosehanger.experiments.measures import Spread, milliseconds
 from loosehanger.experiments.progress import SweepProgress
 from loosehanger.experiments.site import Site
 from loosehanger.lab.link_settings import time_text
+from loosehanger.quantiles import quantile
 
 HOME, ABROAD = "at home", "across"
 _SERIES = {"unit": "milliseconds", "series": [HOME, ABROAD]}

@@ -21,6 +21,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from loosehanger.errors import LabError
 from loosehanger.kafka.connection import connection_for
 from loosehanger.paths import lab_home
+from loosehanger.quantiles import quantile
 from scripts.sandbox import Kit, copy_kit, forget_bytecode
 
 TUNED = (
@@ -228,8 +229,7 @@ def rate_in(output: str) -> float:
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
     """p50, p95 and p99."""
-    ordered = sorted(values)
-    return tuple(ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95, 0.99))  # type: ignore[return-value]
+    return quantile(values, 0.5), quantile(values, 0.95), quantile(values, 0.99)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -16,7 +16,7 @@ from loosehanger.paths import ROOT
 PACKAGE = "loosehanger"
 BASE = (
     "acls", "arguments", "errors", "files", "headers", "internal_topics", "java_clients", "ledger", "mounts", "paths",
-    "ports", "problems", "process_lifetime", "stack_traces", "suggestions", "times", "version", "waiting",
+    "ports", "problems", "process_lifetime", "quantiles", "stack_traces", "suggestions", "times", "version", "waiting",
 )  # fmt: skip
 """Python's own library only; they may use each other."""
 PLATFORMS = ("platforms.local", "platforms.kubernetes")

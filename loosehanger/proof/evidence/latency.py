@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
 import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -17,6 +16,7 @@ from loosehanger.kafka.clients import connect_consumer
 from loosehanger.kafka.cluster import partitions_of
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import UnreadableError
+from loosehanger.quantiles import quantile
 
 _POLL_MS = 200
 _STEPS = (1, 2, 5)
@@ -98,13 +98,9 @@ class LatencySampler(threading.Thread):
 
 def percentiles(samples: Collection[int]) -> dict[str, int | None]:
     """p50, p95, p99 and max by nearest rank, in the samples' unit; None without samples; and how many there are."""
-    ordered = sorted(samples)
-    return {
-        "p50": _rank(ordered, 50),
-        "p95": _rank(ordered, 95),
-        "p99": _rank(ordered, 99),
-        "max": _rank(ordered, 100),
-        "samples": len(ordered),
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    return {name: int(quantile(samples, share)) if samples else None for name, share in shares.items()} | {
+        "samples": len(samples)
     }
 
 
@@ -119,7 +115,3 @@ def histogram(samples: Collection[int]) -> list[list[int]]:
     counts = Counter(bisect_left(bounds, sample) for sample in samples)
     first = min(counts, default=0)
     return [[bound, counts[place]] for place, bound in enumerate(bounds) if place >= first]
-
-
-def _rank(ordered: Sequence[int], percent: int) -> int | None:
-    return ordered[math.ceil(len(ordered) * percent / 100) - 1] if ordered else None
