@@ -414,6 +414,11 @@ MISTAKES: list[tuple[str, Made, str]] = [
         Made(saved=[Edit("mm2.yaml", "tasksMax:", "taskMax:")]),
         "A manifest has a mistake.*taskMax",
     ),
+    (
+        "05-active-passive/4",
+        Made(saved=[Edit("mm2.yaml", "source.consumer.max.poll.records", "source.consumer.fetch.min.byte")]),
+        "A manifest has a mistake.*did you mean 'source.consumer.fetch.min.bytes'",
+    ),
     ("05-active-passive/5", at_stage("swap"), "The naive way doubles what both had"),
     ("05-active-passive/5", at_stage("rebuild"), "One step is left out, the planned switch back"),
     ("09-data-isolation/1", kept_copies("europe.LH.DOORS"), "North America has europe.LH.DOORS, from a later section"),
