@@ -59,6 +59,28 @@ def test_an_exercise_belongs_to_the_section_of_its_title(exercise: LabExercise) 
     assert [title.partition(" (")[0].casefold() for title in titles] == [exercise.content.title.casefold()]
 
 
+def numbers(listed: str) -> set[int]:
+    """The numbers of a list such as ``1, 3 and 5 to 7``."""
+    found = re.findall(r"(\d+)(?: to (\d+))?", listed)
+    return {number for first, last in found for number in range(int(first), int(last or first) + 1)}
+
+
+@pytest.mark.parametrize("lab", lab_names())
+def test_a_text_says_where_there_is_something_to_check_and_when(lab: str) -> None:
+    sections, exercises = read_sections(lab), read_exercises(lab)
+    unnumbered = "\n".join(section.markdown for section in sections if not section.number)
+    listed = re.search(
+        r"`./lab learn check` says (?:after sections (.*?) whether|after each section|whether the exercise)", unnumbered
+    )
+    assert listed
+    done = {exercise.number for exercise in exercises}
+    assert done == (numbers(listed[1]) if listed[1] else {section.number for section in sections if section.number})
+    for exercise in exercises:
+        if any(condition.once for condition in exercise.content.conditions) and "Check twice: " not in unnumbered:
+            section = next(section for section in sections if section.number == exercise.number)
+            assert re.search(r"\bCheck (now|here)\b|learn check|moment to check", section.markdown), exercise.id
+
+
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_an_exercise_can_be_begun_and_solved_by_playbooks_that_say_why(exercise: LabExercise) -> None:
     for name in ("setup.yaml", "solve.yaml"):
