@@ -285,7 +285,7 @@ class _Planner:
             documents = region.documents.values()
             clusters = tuple(document.name for document in documents if document.kind == "Kafka")
             kept = frozenset(secret for document in documents for secret in identity_of(document))
-            yield Wipe(clusters, kept, turned_round(self._copies, region.name))
+            yield Wipe(clusters, kept, reversed_copies(self._copies, region.name))
 
     def _quiesce(self, region: _Region) -> Iterator[Action]:
         stopped = () if self._at.lost else tuple(filter(self._quiesces, region.stopping))
@@ -539,7 +539,7 @@ def _standby(scenario: Scenario | None, at: Stage) -> frozenset[str]:
     )
 
 
-def turned_round(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...]:
+def reversed_copies(copies: Iterable[SecretCopy], region: str) -> tuple[SecretCopy, ...]:
     """Reverses copies: each secret that identifies a region to clients, once, from a region that holds a copy.
 
     Args:

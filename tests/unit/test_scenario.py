@@ -32,7 +32,7 @@ from loosehanger.lab.actions import (
 )
 from loosehanger.lab.link_settings import OneWay
 from loosehanger.lab.manifests.documents import Document
-from loosehanger.lab.plan import Plan, Step, plan_stage, steps, turned_round
+from loosehanger.lab.plan import Plan, Step, plan_stage, reversed_copies, steps
 from loosehanger.lab.record import Progress, check_stage
 from loosehanger.lab.scenario import Scenario, Stage, read_scenario, scenario_names
 from loosehanger.lab.topology import SecretCopy
@@ -683,7 +683,7 @@ def test_copies_come_back_once_each_and_without_what_is_no_identity() -> None:
         SecretCopy(A, "ba-connect", B, "ba-connect", "KafkaMirrorMaker2"),
         SecretCopy(B, "reader", A, "reader", "KafkaUser"),
     ]
-    assert turned_round(copies, A) == (SecretCopy(B, "kept-writer", A, "writer", "KafkaUser"),)
+    assert reversed_copies(copies, A) == (SecretCopy(B, "kept-writer", A, "writer", "KafkaUser"),)
 
 
 def test_a_mirror_that_goes_in_a_later_step_is_recorded_until_then(tmp_path: Path) -> None:
