@@ -285,6 +285,27 @@ def test_times_are_in_the_viewers_zone(kit: Kit, browser: Browser) -> None:
     assert shown[0][1] != shown[1][1]
 
 
+@pytest.mark.slow
+def test_open_signs_in_and_leads_to_the_other_consoles(kit: Kit, browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    done = kit.run("open", "--print")
+    assert done.returncode == 0, done.stderr
+    file = Path(done.stdout.strip())
+    page.goto(file.as_uri())
+    expect(page.get_by_role("heading", name="Control room")).to_be_visible()
+    again = context.new_page()
+    again.goto(file.as_uri())
+    expect(again.get_by_role("alert")).to_contain_text("Run ./lab open again, or sign in here")
+    for name in ("europe", "south-america"):
+        page.get_by_text("Consoles", exact=True).click()
+        with page.expect_event("framenavigated"):
+            page.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator(".brand")).to_have_text(name)
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    context.close()
+
+
 def test_signing_out_ends_what_is_open(kit: Kit, browser: Browser) -> None:
     found = viewer(kit, browser, "europe")
     other = found.page.context.new_page()
