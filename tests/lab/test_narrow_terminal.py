@@ -24,9 +24,9 @@ SECONDS = 300.0
 SHOWS = (
     "help", "scenarios", "experiment", "status", "status --credentials", "diff", "doctor", "logs", "topic show",
     "topic show LH.ORDERS", "link", "link europe north-america --delay 5ms", "link europe north-america --heal",
-    "stage", "fault list", "fault status", "learn", "client europe", "client europe --librdkafka", "monitoring",
-    "produce europe --topic LH.STOCK --value {}", "mirror-properties", "kafka europe", "prove", "aggregate",
-    "exercise undo", "setup 3-broadcast", "topic show LH.ORDER", "consume europ", "open nowhere", "stat",
+    "stage", "fault list", "fault status", "learn list", "client europe", "client europe --librdkafka", "monitoring",
+    "produce europe --topic LH.STOCK --value {}", "mirror-properties", "kafka europe topics --list", "prove",
+    "aggregate", "exercise undo", "setup 3-broadcast", "topic show LH.ORDER", "consume europ", "open nowhere", "stat",
 )  # fmt: skip
 
 
