@@ -265,6 +265,12 @@ def test_the_page_has_the_numbers_of_each_chart_as_a_table_too() -> None:
         assert "Nothing was measured" in browser.get("/charts?of=LH.NONE").text
 
 
+def test_a_region_in_which_no_mirror_runs_opens_on_its_topics() -> None:
+    with running(settings("europe")) as found:
+        found.app.state.context.last_hour.add(time.time(), {ORDERS: FULL})
+        assert "LH.ORDERS</th>" in found.browser().get("/charts").text
+
+
 def test_no_more_lines_are_drawn_than_there_are_colours_and_the_busiest_are() -> None:
     with running(settings(*REGIONS)) as found:
         kept = found.app.state.context.last_hour
