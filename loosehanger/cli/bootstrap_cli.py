@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from loosehanger.cli import completion, doctor, exported
 from loosehanger.cli.cleaning import cleanup, is_anything_to_delete
+from loosehanger.cli.columns import beside
 from loosehanger.cli.command_line import COMMANDS, OPTION, Command, consume_parser, overview, wants_help
 from loosehanger.cli.port_base import check_port_base
 from loosehanger.errors import ExitCode, WrongUseError, run_command
@@ -28,8 +29,6 @@ from loosehanger.suggestions import did_you_mean
 
 NOT_HERE = 100
 """The exit code for a command that needs the installation."""
-UNBROKEN = 200
-"""The width of the list of commands that is not shown on a terminal: each has one line."""
 
 
 def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
@@ -46,7 +45,7 @@ def answer(arguments: Sequence[str], *, installed: bool) -> int | None:
         LabError: the command cannot run, with or without the installation.
     """
     if not arguments or wants_help(arguments[:1]):
-        print(overview(shutil.get_terminal_size((UNBROKEN, 24)).columns))
+        print(overview())
         print(f"\n{_where_we_are()}")
         return ExitCode.DONE
     name, *rest = arguments
@@ -117,11 +116,6 @@ def _run(command: Command, rest: Sequence[str], *, installed: bool) -> int | Non
     return None
 
 
-def _columns() -> int:
-    """The width of texts: that of the terminal, within limits."""
-    return min(max(shutil.get_terminal_size((100, 24)).columns, 60), 120)
-
-
 def _version() -> str:
     """The versions of the kit and of Kafka, from the kit's own files."""
     own = re.search(r'^version = "([^"]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
@@ -165,7 +159,7 @@ def _scenarios(*, as_json: bool) -> int:
             )
         print(json.dumps({"scenarios": found}, indent=1, ensure_ascii=False))
         return ExitCode.DONE
-    width = _columns()
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     for outline in outlines:
         print(outline.name + (f"   set up{_at(progress)}" if progress and progress.scenario == outline.name else ""))
         about = f"{outline.title}. {outline.teaches}" if outline.title else "its scenario.yaml cannot be read"
@@ -180,9 +174,9 @@ def _experiments(*, as_json: bool) -> int:
         print(json.dumps({"experiments": found}, indent=1))
         return ExitCode.DONE
     for experiment in EXPERIMENTS.values():
-        start = f"{experiment.name:<13}"
-        print(textwrap.fill(experiment.shows, _columns(), initial_indent=start, subsequent_indent=" " * len(start)))
-    print("\n./lab experiment NAME runs one on the lab that is set up; --quick shows it within 4 minutes.")
+        print(beside(f"{experiment.name:<13}", experiment.shows))
+    print()
+    print(beside("", "./lab experiment NAME runs one on the lab that is set up; --quick shows it within 4 minutes."))
     return ExitCode.DONE
 
 

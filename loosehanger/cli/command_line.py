@@ -6,11 +6,11 @@ It needs only Python's standard library, so that help, completion and most mista
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loosehanger.arguments import HelpFormatter, Parser, count, number
+from loosehanger.cli.columns import beside
 from loosehanger.errors import WrongUseError
 from loosehanger.experiments.catalogue import EXPERIMENTS
 from loosehanger.lab import job_options
@@ -784,22 +784,15 @@ GROUPS = {
 COMMANDS = {command.name: command for commands in GROUPS.values() for command in commands}
 
 
-def overview(columns: int) -> str:
-    """The text that ``./lab`` without arguments prints.
-
-    Args:
-        columns: of the terminal.
-    """
+def overview() -> str:
+    """The text that ``./lab`` without arguments prints."""
     listed = [f"{command.name} {command.arguments}" for command in COMMANDS.values()]
     width = max(map(len, listed)) + 2
     about = "Event streaming across regions with Apache Kafka and MirrorMaker 2: a lab that proves what it shows."
-    lines = ["usage: ./lab COMMAND [ARGUMENT ...]", "", textwrap.fill(about, columns)]
+    lines = ["usage: ./lab COMMAND [ARGUMENT ...]", "", beside("", about)]
     for title, commands in GROUPS.items():
         lines += ["", title]
-        for command in commands:
-            start = f"  {f'{command.name} {command.arguments}':<{width}}"
-            below = " " * len(start)
-            lines.append(textwrap.fill(command.summary, columns, initial_indent=start, subsequent_indent=below))
+        lines += [beside(f"  {f'{one.name} {one.arguments}':<{width}}", one.summary) for one in commands]
     lines += [
         "",
         "./lab COMMAND --help explains a command.",

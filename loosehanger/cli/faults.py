@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from loosehanger.cli.columns import beside
 from loosehanger.cli.playbook import only_one
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, UnreachableError, WrongUseError
 from loosehanger.faults.choosing import WantedSite, fitting_mirrors
@@ -60,11 +61,15 @@ def _list(options: argparse.Namespace) -> int:
         print(f"Level {level}: {about}")
         for fault in faults:
             if fault.level == level:
-                print(f"  {fault.name:<{width}}{fault.title}")
+                print(beside(f"  {fault.name:<{width}}", fault.title))
                 if refusals[fault.name]:
-                    print(f"  {'':<{width}}(not here: {refusals[fault.name]})")
+                    print(beside(f"  {'':<{width}}", f"(not here: {refusals[fault.name]})"))
         print()
-    print("./lab fault inject NAME breaks the lab so, ./lab fault heal mends it; docs/faults.md has each one in full.")
+    print(
+        beside(
+            "", "./lab fault inject NAME breaks the lab so, ./lab fault heal mends it; docs/faults.md has each in full."
+        )
+    )
     return ExitCode.DONE
 
 

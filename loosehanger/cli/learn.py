@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from loosehanger.cli.columns import beside
 from loosehanger.cli.documents import document_of
 from loosehanger.cli.playbook import run_playbook
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
@@ -128,13 +129,15 @@ def _list(learner: Learner, *, as_json: bool) -> int:
     for name, exercises in labs:
         about = read_front_matter(PLAYBOOKS / name / "README.md")
         done = sum(learner.step(exercise.id).done > 0 for exercise in exercises)
-        print(f"{name}: {done} of {len(exercises)}   {about.title}, {about.difficulty}, {span(about.timelimit)}")
+        start = f"{name}: {done} of {len(exercises)}   "
+        print(beside(start, f"{about.title}, {about.difficulty}, {span(about.timelimit)}"))
         for exercise in exercises:
             here = "   <- here" if exercise.id == learner.current else ""
             mark = marks[learner.step(exercise.id).state]
             print(f"  {mark} {exercise.number:>2}  {exercise.content.title}{here}")
         print()
-    print("✓ done, s solved for you, … begun. ./lab learn start LAB/NUMBER begins one, ./lab learn check judges it.")
+    legend = "✓ done, s solved for you, … begun. ./lab learn start LAB/NUMBER begins one, ./lab learn check judges it."
+    print(beside("", legend))
     return ExitCode.DONE
 
 

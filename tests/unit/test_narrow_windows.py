@@ -49,8 +49,9 @@ def shown(console: Console) -> list[str]:
     return lines
 
 
-def test_the_list_of_commands_keeps_its_columns() -> None:
-    lines = overview(WIDTH).splitlines()
+def test_the_list_of_commands_keeps_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    lines = overview().splitlines()
     assert max(map(len, lines)) <= WIDTH
     at = next(line for line in lines if line.startswith("  doctor")).index("can this machine")
     assert any(line == " " * at + "next?" for line in lines)
