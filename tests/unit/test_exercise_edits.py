@@ -79,6 +79,19 @@ def test_a_solution_edits_what_the_text_edits(exercise: str, tmp_path: Path) -> 
     assert content(by_solution) != content(copy_lab(lab, tmp_path / "before"))
 
 
+@pytest.mark.parametrize("exercise", ["03-broadcast/3", "08-active-active/2", "10-forwarding/1"])
+def test_a_solution_brings_its_manifests_back(exercise: str, tmp_path: Path) -> None:
+    lab, _, number = exercise.partition("/")
+    folder = copy_lab(lab, tmp_path)
+    as_it_comes = content(folder)
+    edits = [task for task in tasks(find_exercise(lab, number).folder / "solve.yaml") if REPLACE in task]
+    for task in edits[:-1]:
+        assert carry_out(folder, task)
+        assert content(folder) != as_it_comes
+    assert carry_out(folder, edits[-1])
+    assert content(folder) == as_it_comes
+
+
 @pytest.mark.parametrize(
     ("exercise", "playbook"), [("03-broadcast/8", "exactly-once.yaml"), ("05-active-passive/4", "beginning.yaml")]
 )
