@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loosehanger.errors import WrongUseError
-from loosehanger.kafka.key_stores import KEY_STORE, ClientCertificate, read_key_store, read_trust_store
+from loosehanger.kafka.key_stores import (
+    KEY_STORE,
+    ClientCertificate,
+    read_key_store,
+    read_trust_store,
+    trusting_context,
+)
 from loosehanger.kafka.oauth import ENDPOINT, ClientCredentials, read_credentials
 from loosehanger.kafka.properties import (
     OAUTH_LOGIN_MODULE,
@@ -288,9 +294,7 @@ class Connection:
         """
         if not self.security_protocol.endswith("SSL"):
             return None
-        context = ssl.create_default_context(
-            cafile=str(self.ca_file) if self.ca_file else None, cadata=self.ca_certificates
-        )
+        context = trusting_context(self.ca_file, self.ca_certificates)
         context.check_hostname = self.check_host
         if self.certificate:
             self.certificate.load_into(context)

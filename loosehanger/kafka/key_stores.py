@@ -74,6 +74,24 @@ class ClientCertificate:
         }
 
 
+def trusting_context(ca_file: Path | None, ca_certificates: str | None) -> ssl.SSLContext:
+    """A client's TLS context; without authorities of its own it trusts those of the machine.
+
+    Python 3.13 is stricter than Java's clients and than Python before it: it refuses certificates without key
+    identifiers, which many companies' authorities issue.
+
+    Args:
+        ca_file: the authorities, a file in PEM.
+        ca_certificates: the authorities in PEM, in place of a file.
+
+    Raises:
+        OSError: the authorities cannot be read; ``ssl.SSLError`` where there is no certificate among them.
+    """
+    context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None, cadata=ca_certificates)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 def read_trust_store(properties: Mapping[str, str], path: str) -> tuple[Path | None, str | None]:
     """Returns the certificate authorities of client properties: a file in PEM, or their PEM; neither for the machine's.
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from loosehanger.errors import LabError, WrongUseError
-from loosehanger.kafka.key_stores import read_trust_store
+from loosehanger.kafka.key_stores import read_trust_store, trusting_context
 from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas, parse_jaas
 
 LOGIN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -231,9 +231,7 @@ class TokenProvider:
 
 def _opener(credentials: ClientCredentials) -> urllib.request.OpenerDirector:
     """Follows no redirection: a secret must not go elsewhere."""
-    context = ssl.create_default_context(
-        cafile=str(credentials.ca_file) if credentials.ca_file else None, cadata=credentials.ca_certificates
-    )
+    context = trusting_context(credentials.ca_file, credentials.ca_certificates)
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirection)
 
 

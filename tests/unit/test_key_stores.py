@@ -26,6 +26,7 @@ from cryptography.x509.oid import NameOID
 
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.key_stores import trusting_context
 from loosehanger.kafka.properties import format_properties
 from loosehanger.paths import lab_home
 
@@ -271,3 +272,13 @@ def test_no_file_with_the_key_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_file_of_authorities_in_pem_is_not_read_before_it_is_needed(tmp_path: Path) -> None:
     path = _client(tmp_path, ssl_truststore_type="PEM", ssl_truststore_location="/in/a/pod/ca.crt")
     assert Connection.from_properties(path).ca_file == Path("/in/a/pod/ca.crt")
+
+
+def test_a_certificate_without_key_identifiers_is_trusted_by_every_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.13 makes contexts that refuse one; Java's clients do not."""
+    strict = ssl.create_default_context()
+    strict.verify_flags |= ssl.VERIFY_X509_STRICT
+    monkeypatch.setattr(ssl, "create_default_context", lambda **_: strict)
+    context = trusting_context(None, None)
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
