@@ -233,7 +233,7 @@ class ClusterView:
         prepare_clients()
         from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
 
-        from loosehanger.kafka.patches import explain
+        from loosehanger.kafka.patches import explain, is_refusal
 
         self._used = time.monotonic()
         try:
@@ -249,11 +249,11 @@ class ClusterView:
                     f"({type(cause).__name__}); its KafkaUser lists what it may do"
                 ) from error
             self._forget()
-            if isinstance(cause, SaslAuthenticationFailedError):
+            if is_refusal(cause):
+                of_password = isinstance(cause, SaslAuthenticationFailedError)
+                remedy = "; the set-up gives the console its password" if of_password else ""
                 said = explain(cause, self._connection.username)
-                raise UnreachableError(
-                    f"{self.region}: Kafka {said}; the set-up gives the console its password"
-                ) from error
+                raise UnreachableError(f"{self.region}: Kafka {said}{remedy}") from error
             servers = ",".join(self._connection.bootstrap_servers)
             raise UnreachableError(
                 f"{self.region}: Kafka does not answer at {servers} ({type(cause).__name__}); "

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeGuard
 
 from kafka import KafkaConsumer, TopicPartition, codec
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -147,6 +147,11 @@ class UntrustedError(KafkaConnectionError):  # type: ignore[misc]
 
 
 _REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, UntrustedError)
+
+
+def is_refusal(error: BaseException | None) -> TypeGuard[Exception]:
+    """Whether it refuses a sign-in, a certificate or a protocol, which waiting does not mend."""
+    return isinstance(error, _REFUSALS)
 
 
 def cluster_id(client: Any) -> str:
@@ -893,7 +898,7 @@ class ClientLog(logging.Handler):
         Raises:
             LabError: the cluster refuses the sign-in, or its own certificate or protocol is not accepted.
         """
-        refused = error if isinstance(error, _REFUSALS) else self.refused
+        refused = error if is_refusal(error) else self.refused
         if refused is not None:
             raise LabError(f"{servers} {explain(refused, user)}") from error
 

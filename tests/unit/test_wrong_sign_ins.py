@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import ssl
@@ -9,7 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kafka.errors import KafkaError, SaslAuthenticationFailedError
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
+from loosehanger.console.cluster import ClusterView
 from loosehanger.errors import LabError, UnreachableError
 from loosehanger.events.options import Start
 from loosehanger.events.reader import Reader, Selection
@@ -169,6 +171,14 @@ def test_programs_end_with_what_waiting_does_not_mend() -> None:
             with pytest.raises(LabError, match=rf"^127\.0\.0\.1:{port} does not offer the mechanism SCRAM-SHA-512"):
                 program(connection)
             assert time.monotonic() - began < SOON_S, program
+
+
+def test_a_console_names_a_sign_in_that_the_cluster_does_not_offer() -> None:
+    with listening(with_one_mechanism) as port:
+        connection = Connection((f"127.0.0.1:{port}",), "SASL_PLAINTEXT", "SCRAM-SHA-512", "ann", "x")
+        with closing(ClusterView("old", connection)) as view, pytest.raises(UnreachableError) as raised:
+            asyncio.run(view.topics())
+    assert str(raised.value).startswith("old: Kafka does not offer the mechanism SCRAM-SHA-512 (it offers PLAIN)")
 
 
 def test_a_token_that_cannot_be_had_is_named() -> None:
