@@ -24,6 +24,21 @@ PAGES = (
     "/groups", "/brokers",
 )  # fmt: skip
 CONTROL_ROOM_PAGES = (*PAGES, "/proof", "/aggregates", "/scenario?exercise=2&file=mm2-na.yaml")
+CONNECTOR = "europe-%3Enorthamerica.MirrorSourceConnector"
+OPERATORS_PAGES = (
+    "/users", "/changes", "/scripts", "/produce", "/search?topic=LH.ORDERS&partition=0&offset=0",
+    "/confirm/settings?region=europe&topic=LH.ORDERS&name=retention.ms&value=3600000",
+    f"/confirm/connector?region=north-america&mirror=mm2-na&connector={CONNECTOR}&action=restart",
+    "/confirm/link?ways=europe both north-america&delay=80ms&rate=20MB/s",
+    "/confirm/create-topic?region=europe&name=LH.RETURNS&partitions=3",
+    "/confirm/add-partitions?region=europe&topic=LH.ORDERS&partitions=9",
+    "/confirm/delete-topic?region=europe&topic=LH.ORDERS",
+    "/confirm/delete-records?region=europe&topic=LH.ORDERS&before=1",
+    "/groups/reset?region=north-america&group=consumer-northamerica&to=10m",
+    "/confirm/delete-group?region=north-america&group=consumer-northamerica",
+    f"/regions/north-america/mirrors/mm2-na/configuration?connector={CONNECTOR}",
+    "/scenario/document?path=docs/glossary.md",
+)  # fmt: skip
 PICTURES = os.environ.get("CONSOLE_PICTURES")
 """A folder, such as docs: the pictures of pages that are in it are taken anew."""
 
@@ -242,6 +257,14 @@ def test_everybody_can_read_every_page(kit: Kit, browser: Browser, name: str, wi
     read_pages(found, CONTROL_ROOM_PAGES if name == "control-room" else PAGES, width)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
+def test_everybody_can_read_what_operators_see(operator_kit: Kit, browser: Browser, width: int, scheme: str) -> None:
+    found = viewer(operator_kit, browser, "control-room", viewport={"width": width, "height": 900}, color_scheme=scheme)
+    read_pages(found, OPERATORS_PAGES, width)
+
+
 def test_the_keyboard_reaches_the_content_first(america: Person) -> None:
     america.open("/topics")
     america.page.keyboard.press("Tab")
@@ -260,6 +283,27 @@ def test_times_are_in_the_viewers_zone(kit: Kit, browser: Browser) -> None:
         found.page.context.close()
     assert shown[0][0] == shown[1][0]
     assert shown[0][1] != shown[1][1]
+
+
+@pytest.mark.slow
+def test_open_signs_in_and_leads_to_the_other_consoles(kit: Kit, browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    done = kit.run("open", "--print")
+    assert done.returncode == 0, done.stderr
+    file = Path(done.stdout.strip())
+    page.goto(file.as_uri())
+    expect(page.get_by_role("heading", name="Control room")).to_be_visible()
+    again = context.new_page()
+    again.goto(file.as_uri())
+    expect(again.get_by_role("alert")).to_contain_text("Run ./lab open again, or sign in here")
+    for name in ("europe", "south-america"):
+        page.get_by_text("Consoles", exact=True).click()
+        with page.expect_event("framenavigated"):
+            page.get_by_role("button", name=name, exact=True).click()
+        expect(page.locator(".brand")).to_have_text(name)
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    context.close()
 
 
 def test_signing_out_ends_what_is_open(kit: Kit, browser: Browser) -> None:

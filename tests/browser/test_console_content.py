@@ -308,6 +308,40 @@ def test_everybody_can_sign_in(control_room: Running, browser: Browser, width: i
     context.close()
 
 
+REACHED = """() => {
+    const here = document.activeElement, place = here.getBoundingClientRect();
+    if (here === document.body || here === document.documentElement) return false;
+    const drawn = here.matches("svg a") ? here.querySelector(".line, circle") : null;
+    const marked = drawn ? parseFloat(getComputedStyle(drawn).strokeWidth) >= 6
+                         : getComputedStyle(here).outlineStyle !== "none";
+    const seen = place.bottom > 0 && place.top < innerHeight && place.right > 0 && place.left < innerWidth;
+    (window.reached ??= new Map()).set(here, marked && seen);
+    return true;
+}"""
+"""Notes of the element with the focus whether it shows so, and is in sight; false when the focus is nowhere."""
+LEFT = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
+    .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && one.type !== "hidden")
+    .filter((one) => !window.reached.get(one))
+    .map((one) => `${window.reached.has(one) ? "not seen" : "not reached"}: ${one.outerHTML.slice(0, 200)}`)"""
+"""What a user with a keyboard cannot reach, or does not see when they are there."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 390], ids=["desk", "phone"])
+def test_the_keyboard_reaches_all_that_can_be_used(control_room: Running, browser: Browser, width: int) -> None:
+    reader = person(browser, control_room.url, "operator", PASSWORD, viewport={"width": width, "height": 900})
+    page = reader.page
+    for path in opened(reader, (*PAGES, *STILL_PAGES)):
+        page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+        page.evaluate("document.activeElement.blur()")
+        for _ in range(1000):
+            page.keyboard.press("Tab")
+            if not page.evaluate(REACHED):
+                break
+        assert page.evaluate(LEFT) == [], path
+    page.context.close()
+
+
 def come_again(page: Page, path: str) -> None:
     """Puts a page's view in place of what is shown, as its stream does."""
     page.evaluate(
