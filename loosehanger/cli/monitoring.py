@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from loosehanger.cli import monitoring_commands
+from loosehanger.cli.columns import beside
 from loosehanger.errors import ExitCode, LabError
 from loosehanger.files import write_file
 from loosehanger.lab import targets
@@ -49,7 +50,7 @@ def run(lab: Lab, options: argparse.Namespace, password: Callable[[Region, str],
     print(f"{folder} has prometheus.yml, alertmanager.yml, the rules, and grafana.ini with the dashboards.\n")
     for name, command in commands.items():
         print(f"{name}:\n  {command}\n")
-    print("docs/monitoring.md says what to look at first, and docs/runbooks.md what each alert means.")
+    print(beside("", "docs/monitoring.md says what to look at first, and docs/runbooks.md what each alert means."))
     return ExitCode.DONE
 
 
