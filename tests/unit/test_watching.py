@@ -292,17 +292,20 @@ def test_what_is_read_too_late_for_a_round_comes_in_with_a_later_one(
 def test_a_round_that_reads_no_region_keeps_the_time_of_the_last_reading(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = [NOW]
+    monkeypatch.setattr(time, "time", lambda: now[0] / 1000)
     with watch_of(world, tmp_path) as watch:
         assert watch.document()["read_at"] is None
         rounds(watch, 1)
-        last = watch.document()["read_at"]
-        assert last == watch.document()["at"]
+        assert watch.document()["read_at"] == watch.document()["at"] == NOW
         monkeypatch.setattr(regions, "_PATIENCE_S", 0.05)
         watch._regions.end_round()
-        world.reading_s = 0.3
+        world.reading_s = 30.0
+        now[0] += 5_000
         rounds(watch, 1)
-        assert watch.document()["at"] > last
-        assert watch.document()["read_at"] == last
+        assert watch.document()["at"] == NOW + 5_000
+        assert watch.document()["read_at"] == NOW
+        world.taking.set()
 
 
 def test_a_copy_that_was_made_since_the_last_look_is_no_fault(
