@@ -205,7 +205,10 @@ class ClusterView:
         if answer is None or (answer.done() and now - at > fresh):
             answer = asyncio.ensure_future(self._run(ask))
             self._answers[name] = (now, answer)
-            answer.add_done_callback(lambda done: self._take(name, done))
+            if answer.done():
+                self._take(name, answer)  # Python 3.14 has an answer at once that the thread has already.
+            else:
+                answer.add_done_callback(lambda done: self._take(name, done))
         if name in self._known and now - self._known[name][0] < STALE_S + fresh - FRESH_S:
             known: T = self._known[name][1]
             return known

@@ -85,6 +85,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_asks_together_gets_one_answer() -> None:
     async def scene(view: SlowCluster) -> None:
         waiting = asyncio.gather(view.number(), view.number())
+        await asyncio.sleep(0)  # Both have asked.
         view.let.release()
         assert tuple(await waiting) == (1, 1)
         assert view.asked == 1

@@ -121,8 +121,8 @@ def test_every_byte_is_signed(data: st.DataObject, signed: Path, key: Path, tmp_
     ("damage", "message"),
     [
         (lambda text: text[: len(text) // 2], "it may have been cut off"),
-        (lambda _: b"hello", "is not whole JSON"),
-        (lambda _: b"", "is not whole JSON"),
+        (lambda _: b"hello", "is not complete JSON"),
+        (lambda _: b"", "is not complete JSON"),
         (lambda _: b"[" * 100_000, "is not"),
         (lambda text: b"\xff" + text, "byte 0 is not UTF-8"),
         (lambda text: text.replace(b'"chunk"', b'"chunky"'), "chunk: field required"),
