@@ -16,6 +16,8 @@ def terminal_columns() -> int:
 
 def beside(start: str, text: str) -> str:
     """The start of a line and a text beside it, which continues below itself."""
+    if (columns := terminal_columns()) >= UNBROKEN:
+        return start + text
     return textwrap.fill(
-        text, terminal_columns(), initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+        text, columns, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
     )
