@@ -145,7 +145,9 @@ class Checkout:
 
     def variables(self, **more: str) -> dict[str, str]:
         """The environment in which the command runs."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LAB_", "PYTHON"))}
+        # Parallel tests have the columns of a terminal that is not there.
+        left_out = ("LAB_", "PYTHON", "COLUMNS")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         return {**kept, "PYTHONPATH": str(self.root), "NO_COLOR": "1", **more}
 
     def lab(self, *arguments: str, program: str = "lab", **variables: str) -> subprocess.CompletedProcess[str]:
