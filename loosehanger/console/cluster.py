@@ -205,10 +205,7 @@ class ClusterView:
         if answer is None or (answer.done() and now - at > fresh):
             answer = asyncio.ensure_future(self._run(ask))
             self._answers[name] = (now, answer)
-            if answer.done():
-                self._take(name, answer)  # Python 3.14 has an answer at once that the thread has already.
-            else:
-                answer.add_done_callback(lambda done: self._take(name, done))
+            _when_done(answer, lambda done: self._take(name, done))
         if name in self._known and now - self._known[name][0] < STALE_S + fresh - FRESH_S:
             known: T = self._known[name][1]
             return known
@@ -420,6 +417,14 @@ class ClusterView:
                 )
             )
         return sorted(brokers, key=lambda broker: broker.node)
+
+
+def _when_done(answer: asyncio.Future[T], take: Callable[[asyncio.Future[T]], None]) -> None:
+    """Calls it with the answer; at once, if that is there: Python 3.14 does not wait for what a thread has already."""
+    if answer.done():
+        take(answer)
+    else:
+        answer.add_done_callback(take)
 
 
 def _settings_of(cluster: Cluster, topics: list[str], which: str) -> _Settings:
