@@ -9,6 +9,8 @@ _MOST = 3
 """Most suggestions of names that contain the typed one."""
 _LIKENESS = 0.7
 """The least ratio of equal characters of similar names: ``statsu`` and ``status`` have 0.83."""
+_SLIP = 0.9
+"""The least ratio where only a slip explains a name: ``fetch.min.byte`` and ``fetch.min.bytes`` have 0.97."""
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -25,6 +27,11 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     close = close or [name for name in lowered if len(typed) > 2 and typed in name][:_MOST]
     found = [f"'{lowered[name]}'" for name in close]
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def is_slip(word: str, names: Iterable[str]) -> bool:
+    """Whether a word is almost one of the names, so that nothing else can have been meant."""
+    return bool(get_close_matches(word, names, 1, _SLIP))
 
 
 def instead(word: str, names: Iterable[str], what: str) -> str:

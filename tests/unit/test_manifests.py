@@ -211,6 +211,38 @@ def test_a_slip_in_a_setting_of_a_client_is_refused(name: str, said: str) -> Non
         connect_settings.check_known(name, connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES)
 
 
+@pytest.mark.parametrize(
+    "own_class",
+    [
+        "source.consumer.interceptor.classes",
+        "producer.override.partitioner.class",
+        "target.cluster.metric.reporters",
+        "source.consumer.sasl.login.callback.handler.class",
+        "source.cluster.security.providers",
+    ],
+)
+def test_a_class_of_the_users_own_has_settings_of_its_own(own_class: str) -> None:
+    without = {"topics", "source.consumer.isolation.level"}
+    settings = without | {own_class}
+    known = connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES
+    for name in ("source.consumer.confluent.monitoring.interceptor.topic", "producer.override.partitioner.weights"):
+        connect_settings.check_known(name, *known, settings)
+        with pytest.raises(ValueError, match="is not a setting of Kafka"):
+            connect_settings.check_known(name, *known, without)
+    with pytest.raises(ValueError, match=r"did you mean 'source\.consumer\.fetch\.min\.bytes'"):
+        connect_settings.check_known("source.consumer.fetch.min.byte", *known, settings)
+    with pytest.raises(ValueError, match="is a setting of Kafka's consumer"):
+        connect_settings.check_known("producer.override.fetch.min.bytes", *known, settings)
+
+
+def test_a_mirror_with_a_class_of_its_own_is_read() -> None:
+    before = "sync.topic.acls.enabled: false"
+    own = "producer.override.interceptor.classes: org.example.Audit\n          producer.override.audit.to: a-file"
+    assert mirrors({before: f"{before}\n          {own}"})
+    with pytest.raises(WrongUseError, match=r"'producer\.override\.audit\.to' is not a setting"):
+        mirrors({before: f"{before}\n          {own.splitlines()[1].strip()}"})
+
+
 def test_settings_of_clients_are_known_by_the_client_that_they_are_passed_to() -> None:
     for name in (
         "source.consumer.isolation.level",
@@ -219,6 +251,8 @@ def test_settings_of_clients_are_known_by_the_client_that_they_are_passed_to() -
         "source.cluster.fetch.max.wait.ms",
         "admin.retries",
         "source.consumer.config.providers.file.class",
+        "source.consumer.metrics.jmx.include",
+        "producer.override.metrics.context.tenant",
         "transforms.a.whatever",
     ):
         connect_settings.check_known(name, connect_settings.SOURCE_CONNECTOR, connect_settings.CONNECTOR_PREFIXES)

@@ -7,10 +7,10 @@ Kafka 4.3.1's own definitions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from loosehanger import java_clients
-from loosehanger.suggestions import did_you_mean
+from loosehanger.suggestions import did_you_mean, is_slip
 
 REST_PORT = 8083
 """The port of Connect's REST interface in the name of its service, as in Strimzi."""
@@ -187,8 +187,10 @@ WORKER_PREFIXES = (
 
 _CLIENT = re.compile(r"(?:source\.|target\.)?(producer|consumer|admin|cluster)\.(?:override\.)?")
 """A prefix of settings that are passed to a client, or to every client of a cluster."""
-_PROVIDERS = "config.providers."
-"""Begins the settings of a client's providers of secrets, which have names of their own."""
+_NOT_IN_THE_DEFINITIONS = ("config.providers.", "metrics.context.", "metrics.jmx.")
+"""Begin settings that Kafka's clients read beside those of their definitions."""
+_OWN_CLASS = (".class", ".classes", "metric.reporters", "security.providers", "partition.assignment.strategy")
+"""End the settings of a client that name classes, which read settings of their own."""
 
 SHARED_BY_CONNECTORS = {
     "replication.policy.class": "org.apache.kafka.connect.mirror.DefaultReplicationPolicy",
@@ -198,8 +200,17 @@ SHARED_BY_CONNECTORS = {
 """Settings that a mirror's connectors must agree on, with their defaults."""
 
 
-def check_known(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> None:
+def check_known(
+    name: str, names: frozenset[str], prefixes: tuple[str, ...], beside: Collection[str] = frozenset()
+) -> None:
     """Refuses an unknown setting, also of a client: no client refuses what it does not know.
+
+    Args:
+        name: the setting.
+        names: those that are known.
+        prefixes: of those that are passed on.
+        beside: all settings that it stands among. Where a client has a class of the user's own, such as an interceptor,
+            that class may read any name, but one that is almost a name of Kafka's.
 
     Raises:
         ValueError: the name is not in the list, and has none of the prefixes; or the client of its prefix does not know
@@ -211,18 +222,21 @@ def check_known(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> 
     if not prefix:
         raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{did_you_mean(name, names)}")
     if found := _CLIENT.fullmatch(prefix):
-        _check_client(name, prefix, found[1])
+        _check_client(name, prefix, found[1], beside)
 
 
-def _check_client(name: str, prefix: str, client: str) -> None:
+def _check_client(name: str, prefix: str, client: str, beside: Collection[str]) -> None:
     setting = name.removeprefix(prefix)
     known = java_clients.SETTINGS.get(client, java_clients.ALL)
-    if setting in known or setting.startswith(_PROVIDERS):
+    if setting in known or setting.startswith(_NOT_IN_THE_DEFINITIONS):
         return
     for other, settings in java_clients.SETTINGS.items():
         if setting in settings:
             raise ValueError(f"'{name}' has no effect: {setting} is a setting of Kafka's {other}, not of its {client}")
-    raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{did_you_mean(name, [prefix + one for one in known])}")
+    own_class = any(_CLIENT.match(one) and one.endswith(_OWN_CLASS) for one in beside)
+    if not own_class or is_slip(setting, known):
+        likely = did_you_mean(name, [prefix + one for one in known])
+        raise ValueError(f"'{name}' is not a setting of Kafka 4.3.1{likely}")
 
 
 _BOOLEANS = frozenset(

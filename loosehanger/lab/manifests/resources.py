@@ -136,7 +136,7 @@ Config = Annotated[dict[str, Scalar], AfterValidator(_printable)]
 
 
 def _without(*prefixes: str) -> AfterValidator:
-    def check(key: str, _: Scalar) -> None:
+    def check(key: str, _: Config) -> None:
         if key.startswith(prefixes):
             raise ValueError(f"'{key}' is set by the platform; remove it")
 
@@ -144,21 +144,21 @@ def _without(*prefixes: str) -> AfterValidator:
 
 
 def _known(names: frozenset[str], prefixes: tuple[str, ...]) -> AfterValidator:
-    def check(key: str, value: Scalar) -> None:
-        connect_settings.check_known(key, names, prefixes)
-        connect_settings.check_value(key, as_text(value))
+    def check(key: str, config: Config) -> None:
+        connect_settings.check_known(key, names, prefixes, config)
+        connect_settings.check_value(key, as_text(config[key]))
 
     return _each(check)
 
 
-def _each(check: Callable[[str, Scalar], None]) -> AfterValidator:
-    """Checks every setting, and reports each that is refused at its own line."""
+def _each(check: Callable[[str, Config], None]) -> AfterValidator:
+    """Checks every setting of a configuration, and reports each that is refused at its own line."""
 
     def check_all(config: Config) -> Config:
         refused = []
-        for key, value in config.items():
+        for key in config:
             try:
-                check(key, value)
+                check(key, config)
             except ValueError as error:
                 refused.append(((key,), str(error)))
         if refused:
