@@ -169,7 +169,7 @@ class Proof:
             if claim.forbidden is None:
                 continue
             region = claim.subject["region"]
-            reason = self._found.away.get(region)
+            reason = self._unread(region)
             try:
                 if not reason:
                     self._found.present[claim.id] = self._present(claim.id, region, claim.forbidden)
@@ -179,6 +179,11 @@ class Proof:
                 reason = cause(error)
             if reason:
                 self._found.findings.append(Finding("inconclusive", "undecides", claim.id, details={"reason": reason}))
+
+    def _unread(self, region: str) -> str:
+        """Why nothing is read in a region; empty if its cluster answered."""
+        without = "" if region in self._run.clusters else f"{region} has no cluster at this stage"
+        return self._found.away.get(region, without)
 
     def _present(self, claim: str, region: str, forbidden: Forbidden) -> Present:
         cluster = self._run.clusters[region]
@@ -207,7 +212,7 @@ class Proof:
             if claim.kind != "rights":
                 continue
             region = claim.subject["region"]
-            reason = self._found.away.get(region)
+            reason = self._unread(region)
             try:
                 if not reason:
                     listed = listed_rules(self._run.lab.topology, region)

@@ -25,7 +25,7 @@ from loosehanger.kafka.cluster import Cluster, Config
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.transactions import Held, Holder
 from loosehanger.lab import job_options
-from loosehanger.lab.claims.claims import DeclaredRights, DeclaredThrough
+from loosehanger.lab.claims.claims import DeclaredAbsent, DeclaredRights, DeclaredThrough
 from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Lab, Region
 from loosehanger.lab.topology import Topology
@@ -419,6 +419,30 @@ def test_the_acls_of_a_region_are_compared_with_its_manifests(lab: Lab, monkeypa
     monkeypatch.setattr(cuts, "wait_for_mirror", wait)
     assert found()["sa"] == ("inconclusive", "sa: the cluster does not answer (gone)")
     assert found()["na"][0] == "disproved"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lost": ("sa",)}, "sa is lost, as the stage wants it"),
+        ({"regions": {}}, "sa has no cluster at this stage"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["rights", "absent"])
+def test_a_region_that_has_no_cluster_at_a_stage_hides_no_other(
+    lab: Lab, kind: str, changes: dict[str, Any], reason: str
+) -> None:
+    claim: Any = DeclaredRights.model_validate({"rights": ["na", "sa"]})
+    if kind == "absent":
+        claim = DeclaredAbsent.model_validate({"absent": {"topics": ["secret"]}, "in": "sa"})
+    left = {name: region for name, region in lab.regions.items() if name != "sa"}
+    changed = changes | ({"regions": left} if "regions" in changes else {})
+    judging = replace(lab, declared_claims=(claim,), topology=Topology(documents(user("sa", "eve"))), **changed)
+    document, _ = run(judging)
+    assert not [one for one in document["reasons"] if "broke off" in one]
+    found = {one["region"]: (one["verdict"], *one["reasons"]) for one in document["claims"] if one["kind"] == kind}
+    assert found["sa"][0] == "inconclusive"
+    assert reason in found["sa"]
 
 
 def test_without_spark_the_reason_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
