@@ -1,4 +1,4 @@
-"""A real Prometheus and Alertmanager beside a lab, with its configuration, for tests and benchmarks."""
+"""A real Prometheus and Alertmanager beside a lab, with the lab's configuration, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROGRAMS = ("prometheus", "prometheus-alertmanager")
 INSTALLED = all(map(shutil.which, PROGRAMS))
 NOT_INSTALLED = f"{' and '.join(PROGRAMS)} are not both installed"
 _FOLLOWED = ("token", "targets")
-"""What changes with the lab."""
+"""The files that change with the lab."""
 _READY_S = 60.0
 _LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
 class Notification:
-    """What Alertmanager handed to the receiver: an alert that fires, or one that has ended."""
+    """A notification that Alertmanager sent to the receiver: an alert is firing, or it is resolved."""
 
     at: float
     """When, on the monotonic clock."""
@@ -45,12 +45,12 @@ class Monitoring:
     """Prometheus, Alertmanager, and the receiver of a test."""
 
     folder: Path
-    """The configuration: a copy of the lab's, with its token and its targets as they are at any time."""
+    """The configuration: a copy of the lab's, with links to its token and its targets, which change."""
     prometheus: str
     alertmanager: str
     notices: list[Notification] = field(default_factory=list)
     acknowledged: set[str] = field(default_factory=set)
-    """The alerts that were silenced: a loss stays."""
+    """The alerts that were silenced: that of a loss is never resolved."""
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Evaluates an expression; returns its samples.
@@ -65,22 +65,22 @@ class Monitoring:
         return found
 
     def fired(self, seconds: float) -> set[str]:
-        """The alerts that fired at any time within the last seconds."""
+        """Returns the alerts that fired at any time within the last seconds."""
         expression = f'count by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{seconds:.0f}s]))'
         return {sample["metric"]["alertname"] for sample in self.query(expression)}
 
     def wait_for(self, alert: str, *, firing: bool, since: float, bound: float, **labels: str) -> float:
-        """Waits until the receiver has an alert, or its end.
+        """Waits until the receiver is notified that an alert is firing, or that it is resolved.
 
         Args:
             alert: its name.
-            firing: whether it must fire or end.
-            since: a moment of the monotonic clock; earlier notices do not count.
+            firing: whether it must be firing; otherwise it must be resolved.
+            since: a moment of the monotonic clock; earlier notifications do not count.
             bound: seconds after which waiting fails.
-            labels: those that it must have.
+            labels: labels that the alert must have.
 
         Returns:
-            The seconds from that moment until the notice arrived.
+            The seconds from that moment until the notification arrived.
 
         Raises:
             LabError: it did not arrive in time.
@@ -94,13 +94,13 @@ class Monitoring:
                     and labels.items() <= notice.labels.items()
                 ):
                     return notice.at - since
-            what = "fired" if firing else "ended"
+            what = "fired" if firing else "been resolved"
             if time.monotonic() > deadline:
                 raise LabError(f"{alert} {labels} has not {what} within {bound:.0f} s: {self.now()}")
             time.sleep(_LOOK_S)
 
     def now(self) -> list[str]:
-        """The alerts that fire or are pending at the moment, but for those that were acknowledged."""
+        """Returns the alerts that are firing or pending, except those that were acknowledged."""
         metrics = [sample["metric"] for sample in self.query("ALERTS")]
         return [json.dumps(one, sort_keys=True) for one in metrics if one["alertname"] not in self.acknowledged]
 
@@ -119,7 +119,7 @@ class Monitoring:
         self.acknowledged.add(alert)
 
     def suppressed(self, alert: str) -> list[bool]:
-        """Whether each active alert of this name is silenced."""
+        """Returns whether it is silenced, for each active alert of this name."""
         found = requests.get(f"{self.alertmanager}/api/v2/alerts", timeout=30).json()
         return [one["status"]["state"] == "suppressed" for one in found if one["labels"]["alertname"] == alert]
 
@@ -129,7 +129,7 @@ def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
     """Starts Prometheus and Alertmanager for a lab, on free ports of the loopback interface.
 
     Args:
-        kit: a lab that is set up. It may be cleaned up and set up anew meanwhile.
+        kit: a kit whose lab is set up. It may be cleaned up and set up again meanwhile.
         folder: where to keep their configuration and data; a folder that does not exist.
 
     Raises:
@@ -178,7 +178,7 @@ def monitoring(kit: Kit, folder: Path) -> Iterator[Monitoring]:
 def _change(path: Path, old: str, new: str) -> None:
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
-        raise LabError(f"{path}: {old} does not stand there once")
+        raise LabError(f"{path}: expected {old} exactly once, and found it {text.count(old)} times")
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 

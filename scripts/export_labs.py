@@ -35,13 +35,13 @@ import json, sys
 found = [one["message"] for one in json.load(sys.stdin)["conditions"] if one["message"]]
 print(found[0] if found else "not done yet")
 """
-"""Prints the first sentence of a check."""
+"""Prints the first message of a check."""
 _OF_EDUCATES = {"basic": "beginner", "expert": "extreme"}
-"""Its words for difficulties, where they are others."""
+"""Educates' names of difficulties, where they differ."""
 
 
 class ExportedLab:
-    """A lab, and where its machines get the kit.
+    """A lab, and where its machines get the kit from.
 
     Args:
         name: its scenario.
@@ -75,11 +75,11 @@ class ExportedLab:
         return (f"git clone --quiet {shlex.quote(self.repository)} ~/kit", "cd ~/kit || exit 1", "./lab prefetch")
 
     def check(self, exercise: LabExercise, say: str) -> tuple[str, ...]:
-        """Lines that check an exercise.
+        """Returns the lines that check an exercise.
 
         Args:
             exercise: the exercise.
-            say: the command that shows the learner a sentence, given as its last argument.
+            say: the command that shows the learner a message, given as its last argument.
         """
         return (
             "cd ~/kit || exit 1",
@@ -92,7 +92,7 @@ class ExportedLab:
 
 
 def killercoda(lab: ExportedLab) -> None:
-    """A scenario of Killercoda: a step for each exercise, with ``verify``. It has no solutions."""
+    """Writes a scenario of Killercoda: a step for each exercise, with ``verify``. It has no solutions."""
     steps = []
     for exercise in lab.exercises:
         name = exercise.folder.name
@@ -120,7 +120,7 @@ def killercoda(lab: ExportedLab) -> None:
 
 
 def educates(lab: ExportedLab) -> None:
-    """A workshop of Educates: a page for each exercise, whose test is one click."""
+    """Writes a workshop of Educates: a page for each exercise, whose test is one click."""
     for exercise in lab.exercises:
         name = exercise.folder.name
         click = {"name": name, "title": f"Check: {exercise.content.title}", "timeout": 200}
@@ -160,7 +160,7 @@ def educates(lab: ExportedLab) -> None:
 
 
 def instruqt(lab: ExportedLab) -> None:
-    """A track of Instruqt, in its classic form: a challenge for each exercise, with set-up, check and solution."""
+    """Writes a classic track of Instruqt: a challenge for each exercise, with set-up, check and solution."""
     share = lab.about.timelimit // len(lab.exercises)
     for exercise in lab.exercises:
         name = exercise.folder.name

@@ -1,8 +1,8 @@
-"""Makes the tables of ``docs/faults.md`` from the catalogue of faults.
+"""Generates the tables of ``docs/faults.md`` from the catalogue of faults.
 
     .lab/venv/bin/python -m scripts.fault_page
 
-What stands above the mark is written by hand.
+The text above the mark is written by hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "faults.md"
 MARK = "<!-- made from loosehanger/faults/catalogue by python -m scripts.fault_page -->"
 HEALTHY = "RUNNING, tasks: RUNNING"
 FACTOR = 5
-"""The factor by which a lag or a latency must grow to count as changed; it varies anyway."""
+"""The factor by which a lag or a latency must grow to count as changed; both vary without a fault, too."""
 _LEVELS = {
     1: "Level 1: a tool names it",
     2: "Level 2: one must compare",
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def page(text: str) -> str:
-    """Returns the page with its tables made anew.
+    """Returns the page with its tables regenerated.
 
     Args:
         text: the page as it is.
@@ -72,8 +72,8 @@ def _measured(faults: Iterable[Fault]) -> Iterator[str]:
         "every two seconds\nfor ten seconds, and the JMX exporter of the mirror's workers at their beginning and end, "
         "before the fault and while it was there. A dash is a\nmetric without a series, or a worker that did not "
         "answer. The last column names what differs. No operator runs here, so no resource's\nstatus was measured. "
-        "Faults of a scenario\nshared a lab, and their two cores with "
-        "another one: a latency of some seconds may be of that.\n"
+        "Faults of a scenario shared a lab, which shared two cores with another lab: that can cause a latency of some\n"
+        "seconds.\n"
     )
     columns = ("fault", "scenario", "after", "Connect", *METRICS.values(), "differs")
     yield f"| {' | '.join(columns)} |"
@@ -94,7 +94,7 @@ def _number(value: float | None) -> str:
 
 
 def _differing(facts: PlainFacts) -> str:
-    """What an operator with nothing else would have seen of a fault."""
+    """Returns what an operator with nothing else would have seen of a fault."""
     found = []
     if any(states != HEALTHY for states in facts.connect.values()) or not facts.connect:
         found.append("Connect")

@@ -34,14 +34,14 @@ from loosehanger.platforms.java import set_of
 LOG4J = "2.25.4"  # as in the distribution of the newest Kafka
 SPARK = version("pyspark")
 OLDER_SPARKS = {"spark-4.0": "4.0.0", "spark-4.1": "4.1.1"}
-"""For each older Spark that ``mirrorproof`` accepts a connector that is published whole, by the name of its set."""
+"""The version of the connector for each older Spark that ``mirrorproof`` accepts, by the name of the set of jars."""
 CONNECTOR = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
 OF_KAFKA = (
     *("kafka_2.13", "kafka-tools", "connect-runtime", "connect-mirror", "connect-mirror-client", "connect-json"),
     "connect-basic-auth-extension",
 )
 SECOND_BINDING = "slf4j-reload4j"
-"""Kafka 3.9's own log binding, left out: SLF4J takes only one, and the kit's is Log4j 2's."""
+"""Kafka 3.9's own log binding, left out: SLF4J accepts only one, and the kit's is Log4j 2's."""
 STRIMZI = "1.2.0"
 JMX_AGENT = "1.0.1"
 OLDER_KAFKAS = {set_of(release): release for release in OLDER_KAFKA_VERSIONS}
@@ -84,7 +84,7 @@ SETTINGS = """\
 
 @contextmanager
 def relay() -> Iterator[str]:
-    """Serves the Maven repository on a loopback port and gives its address.
+    """Serves the Maven repository on a loopback port, and yields its address.
 
     Java knows neither the proxies nor the certificate authorities that the environment names. Python does.
     """
@@ -118,7 +118,7 @@ def resolve(root: str, name: str, folder: Path) -> list[Jar]:
     """Resolves Maven coordinates with all that they need at run time.
 
     Args:
-        root: Maven repository's address.
+        root: the address of the Maven repository.
         name: the set of jars.
         folder: an empty folder for Ivy to work in.
 
@@ -151,13 +151,13 @@ def resolve(root: str, name: str, folder: Path) -> list[Jar]:
 
 
 def carried_by_pyspark() -> set[str]:
-    """The artifacts, without version, that PySpark has already."""
+    """Returns the artifacts, without versions, that PySpark includes."""
     jars = (Path(pyspark.__file__).parent / "jars").glob("*.jar")
     return {re.sub(r"-\d[\w.]*(-\w+)?$", "", jar.stem) for jar in jars}
 
 
 def format_lock(jars: list[Jar]) -> str:
-    """The text of a lock."""
+    """Returns the text of a lock."""
     header = "# Made by scripts/lock.sh. Set, group:artifact:version, size in bytes, SHA-256.\n"
     return header + "".join(
         f"{jar.set} {jar.group}:{jar.artifact}:{jar.version} {jar.size} {jar.sha256}\n" for jar in sorted(jars)
@@ -173,7 +173,7 @@ def main() -> int:
         for name in LOCKS[sys.argv[1]]:
             folder = Path(work) / name
             folder.mkdir()
-            # Those of older Sparks carry the same.
+            # Older PySparks include the same artifacts.
             present = carried_by_pyspark() if name in ("spark", *OLDER_SPARKS) else {SECOND_BINDING}
             locked += [jar for jar in resolve(root, name, folder) if jar.artifact not in present]
     Path(sys.argv[1]).write_text(format_lock(locked), encoding="utf-8")

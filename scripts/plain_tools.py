@@ -20,7 +20,7 @@ from loosehanger.lab.mirrors.mirror import Mirror
 from loosehanger.lab.record import Exporter, Lab
 
 LOOK_S = 10.0
-"""How long a look takes: records are counted at its beginning and at its end."""
+"""How long one look takes: records are counted at its beginning and at its end."""
 EVERY_S = 2.0
 SCRAPE_S = 10.0
 """How long an exporter may take to answer; Prometheus waits as long."""
@@ -38,14 +38,14 @@ Look = tuple[dict[str, str], dict[str, float | None]]
 
 
 def plain_looks(lab: Lab, mirror: Mirror) -> Look:
-    """Asks for ten seconds.
+    """Asks again and again for ten seconds.
 
     Args:
         lab: a lab that was set up with ``-e jmx_metrics=true``.
         mirror: the mirror.
 
     Returns:
-        By connector the distinct states of it and its tasks, in their order; and the metrics.
+        The distinct states of each connector and its tasks, in their order; and the metrics.
     """
     exporters = [
         one for one in lab.region(mirror.region).exporters if one.cluster == mirror.name and one.kind != "Kafka"
@@ -90,7 +90,7 @@ def measure(lab: Lab, mirror: Mirror, fault: Fault, before: Look, seconds: float
 
 
 def write_facts(facts: PlainFacts, folder: Path = MEASURED) -> None:
-    """Writes what was measured of a fault."""
+    """Writes a fault's measurements beside the catalogue."""
     folder.mkdir(exist_ok=True)
     text = yaml.safe_dump(facts.model_dump(mode="json"), sort_keys=False, width=110)
     (folder / f"{facts.fault}.yaml").write_text(f"---\n{text}", encoding="utf-8")
@@ -108,7 +108,7 @@ def _states(connect: ConnectClient) -> Iterator[tuple[str, str]]:
 
 
 def _scrape(exporters: Iterable[Exporter]) -> Samples | None:
-    """All samples of a mirror's workers; None where no exporter answers."""
+    """Returns all samples of a mirror's workers; None where no exporter answers."""
     found: Samples = []
     answered = False
     for one in exporters:
@@ -132,7 +132,7 @@ def _metrics(first: Samples | None, last: Samples | None, mirror: Mirror, second
     reader = f"{mirror.connector}-"
 
     def values(samples: Samples | None, name: str) -> list[float]:
-        """The numbers of a metric, of this mirror where its labels name one."""
+        """Returns the values of a metric; of this mirror alone where its labels name one."""
         return [
             value
             for known, labels, value in samples or ()

@@ -50,7 +50,7 @@ class Kit:
             output: where it writes.
             command: its name.
             arguments: of the command.
-            errors: where it writes its errors; None for the same.
+            errors: where it writes its errors; None for ``output``.
         """
         return Popen(
             [sys.executable, "-P", "-m", "loosehanger.cli", command, *arguments],
@@ -63,11 +63,11 @@ class Kit:
         )
 
     def setup(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Sets the broadcast up."""
+        """Sets up the broadcast."""
         return self.run("setup", "03-broadcast", *arguments)
 
     def variables(self) -> dict[str, str]:
-        """The environment of its commands."""
+        """Returns the environment of the kit's commands."""
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {
             **inherited,
@@ -81,16 +81,16 @@ class Kit:
 
     @property
     def lab(self) -> Lab:
-        """What is set up."""
+        """The lab that is set up."""
         return load_lab(self.home)
 
     def manifest(self, name: str) -> Path:
-        """A file of the scenario."""
+        """Returns the path of a manifest of the broadcast."""
         return self.root / "playbooks" / "03-broadcast" / "manifests" / name
 
 
 def copy_kit(folder: Path, port_base: int, checkout: Path = ROOT) -> Kit:
-    """Copies a checkout's files, and links what is installed there: for another checkout, in its ``.lab``."""
+    """Copies a checkout's files, and links its installation, which for another checkout is in its ``.lab``."""
     root, home = folder / "kit", folder / "kit" / ".lab"
     copy_files(root, checkout)
     home.mkdir(mode=0o700)
@@ -112,6 +112,6 @@ def copy_files(root: Path, checkout: Path = ROOT) -> None:
 
 
 def forget_bytecode(folder: Path, home: Path | None = None) -> None:
-    """Deletes what Python keeps of the sources of a folder's kits, in the installation or in that of another home."""
+    """Deletes the bytecode of a folder's kits from the cache of this installation, or from that of another home."""
     cache = ((home or lab_home()) / "cache").resolve()
     shutil.rmtree(cache / folder.resolve().relative_to("/"), ignore_errors=True)

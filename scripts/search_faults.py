@@ -1,13 +1,13 @@
-"""The search by night: random schedules of two to four faults on real labs with load, and what must be seen of each.
+"""Searches by night: random schedules of two to four faults on real labs with load, and what must be seen of each.
 
     .lab/venv/bin/python -m scripts.search_faults --schedules 40 [--seed N] [--out FOLDER]
     .lab/venv/bin/python -m scripts.search_faults --for 2h
     .lab/venv/bin/python -m scripts.search_faults --replay FOLDER/finding-3.json
     .lab/venv/bin/python -m scripts.search_faults --control [ORACLE ...]
 
-The same command continues a search that was interrupted. Each schedule that finds something is made smaller by at most
-ten replays, and written as ``finding-N.json``. ``--control`` damages labs without declaring it: each oracle must find
-that. Exit codes: 0 nothing was found (with ``--control``: everything was), 1 otherwise, 2 wrong use.
+The same command continues a search that was interrupted. Each schedule that finds something is made smaller with at
+most ten replays, and written as ``finding-N.json``. ``--control`` damages labs without declaring it: each oracle must
+find its damage. Exit codes: 0 nothing was found (with ``--control``: everything was), 1 otherwise, 2 wrong use.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from scripts.search.schedules import Schedule, candidates, described, make_sched
 from scripts.search.shrinking import REPLAYS, shrink
 
 RENEW_AFTER = 20
-"""Schedules of one lab at most: its topics grow, and with them each proof."""
+"""How many schedules one lab may run: its topics grow, and each proof takes longer."""
 _PORT_BASE = 23000
-"""Of a lab that is kept: apart from those of tests and benchmarks."""
+"""The ports of a kept lab begin here, apart from those of tests and benchmarks."""
 _CONTROL_S = 40.0
-"""What is broken on purpose is not waited for as long."""
+"""Seconds that a control waits for health: a lab that is broken on purpose is not worth a longer wait."""
 _HARMLESS = frozenset({"cause"})
 """Oracles whose findings leave a lab as it was, if it is proved afterwards."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class Labs:
-    """One kit's lab, set up for schedules: kept while nothing damaged it.
+    """One kit's lab, set up for schedules, and kept until something damages it.
 
     Args:
         kit: the kit.
@@ -95,7 +95,7 @@ class Labs:
             self._accountant = Accountant(self._kit.lab)
 
     def _heal(self) -> bool:
-        """Heals every fault; a lab that does not become healthy is cleaned up. Returns whether it is there."""
+        """Heals every fault; a lab that does not become healthy is cleaned up. Returns whether the lab is kept."""
         done = self._kit.run("fault", "heal")
         try:
             wait_for(lambda: None if self._kit.run("status").returncode == 0 else "not healthy", HEALTHY_S, "the lab")
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _prepared(options: argparse.Namespace) -> Iterator[Labs]:
-    """Labs that are cleaned up, whatever ends the search; or kept for the next search."""
+    """Yields labs, and cleans them up whatever ends the search, or keeps them for the next search."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.FAILED))
     try:
         with _kept(options.out) if options.keep else sandbox() as kit:
@@ -153,7 +153,7 @@ def _prepared(options: argparse.Namespace) -> Iterator[Labs]:
 
 @contextlib.contextmanager
 def _kept(folder: Path) -> Iterator[Kit]:
-    """The kit in the folder of a search, with the files of this one."""
+    """Yields the kit in the folder of a search, with the files of this checkout."""
     root = folder.absolute() / "kit"
     if not root.exists():
         yield copy_kit(folder.absolute(), _PORT_BASE)
@@ -164,7 +164,7 @@ def _kept(folder: Path) -> Iterator[Kit]:
 
 def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:
     if options.schedules is None and options.seconds is None:
-        raise WrongUseError("how long? --schedules N, or --for 2h")
+        raise WrongUseError("the search has no end; give --schedules N, or --for 2h")
     settings = {
         "seed": options.seed, "scenarios": list(scenarios), "block": options.block, "catalogue": digest(_faults()),
     }  # fmt: skip
@@ -186,7 +186,7 @@ def _search(options: argparse.Namespace, scenarios: Sequence[str]) -> int:
 
 
 def _finds_again(labs: Labs, before: ScheduleOutcome, schedule: Schedule) -> bool:
-    """Whether an oracle that has found something finds something in this schedule, too."""
+    """Whether an oracle that found something before finds something in this schedule, too."""
     return bool(before.oracles & labs.run(schedule).oracles)
 
 
@@ -255,21 +255,29 @@ def duration(text: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--schedules", type=int, metavar="N", help="end when so many schedules have been run in all")
-    parser.add_argument("--for", type=duration, dest="seconds", metavar="TIME", help="end after a time, as in 2h")
-    parser.add_argument("--seed", type=int, default=1, help="of the schedules (1)")
+    parser.add_argument("--schedules", type=int, metavar="N", help="stop once N schedules have run in all")
+    parser.add_argument("--for", type=duration, dest="seconds", metavar="TIME", help="stop after a time, such as 2h")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the schedules (1)")
     parser.add_argument("--out", type=Path, default=Path("search"), help="the folder of the results (search)")
     parser.add_argument(
-        "--scenarios", nargs="+", choices=scenario_names(), metavar="NAME", help="which (all that can have faults)"
+        "--scenarios",
+        nargs="+",
+        choices=scenario_names(),
+        metavar="NAME",
+        help="the scenarios (all that can have faults)",
     )
     parser.add_argument("--block", type=int, default=10, help="schedules in a row that share a scenario (10)")
     parser.add_argument("--rate", type=int, default=20, help="events a second of each producer (20)")
-    parser.add_argument("--replays", type=int, default=REPLAYS, metavar="N", help="to make a finding smaller, at most")
-    parser.add_argument("--keep", action="store_true", help="keep the lab in the folder of the results, for the next")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the schedule of a file once more")
+    parser.add_argument(
+        "--replays", type=int, default=REPLAYS, metavar="N", help="replays for each finding, at most (10)"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the lab in the folder of the results, to be used again"
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run the schedule in a file again")
     parser.add_argument(
         "--control", nargs="*", choices=ORACLES, metavar="ORACLE",
-        help=f"check that each oracle finds undeclared damage, or those that are named: {', '.join(ORACLES)}",
+        help=f"check that each oracle, or each that is named, finds undeclared damage: {', '.join(ORACLES)}",
     )  # fmt: skip
     parser.add_argument("--list", type=int, metavar="N", help="show the first schedules, and run nothing")
     return parser

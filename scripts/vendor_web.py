@@ -1,9 +1,9 @@
-"""Fetches what the consoles' pages have from others, into ``console/static/vendor``, as ``web.lock`` pins it.
+"""Fetches the third-party files of the consoles' pages into ``loosehanger/console/static/vendor``, and locks them.
 
     .lab/venv/bin/python -m scripts.vendor_web
 
-A maintainer's tool, for another version: set it below, run this, and commit what it made. It needs the npm client. The
-files are served as they are, so users of the kit do not need it.
+A maintainer's tool, for another version: set the version below, run this, and commit the files and ``web.lock``. It
+needs the npm client. The files are served as they are, so users of the kit do not need npm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DECIMALS = 1
 
 
 def main() -> int:
-    """Makes the files, and the lock."""
+    """Writes the files, and the lock."""
     VENDOR.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         packages = {name: _fetch(name, version, Path(folder)) for name, version in WANTED.items()}
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def outline(topology: dict[str, Any]) -> str:
-    """The land of a TopoJSON document (Natural Earth's, by way of ``world-atlas``) as one path of an SVG document."""
+    """Returns the land of a TopoJSON document (Natural Earth's, from ``world-atlas``) as one path in an SVG."""
     (scale_x, scale_y), (left, bottom) = topology["transform"]["scale"], topology["transform"]["translate"]
     arcs = []
     for steps in topology["arcs"]:
@@ -75,7 +75,7 @@ def outline(topology: dict[str, Any]) -> str:
 
 
 def _drawn(ring: list[tuple[float, float]]) -> Iterator[str]:
-    """A ring of longitudes and latitudes as a part of a path; twice where it lies on both sides of the antimeridian."""
+    """Yields a ring of longitudes and latitudes as parts of a path: two where it crosses the antimeridian."""
     turns, unwound = 0, []
     for before, (longitude, latitude) in zip([ring[0], *ring], ring, strict=False):
         turns += (before[0] - longitude > 180) - (longitude - before[0] > 180)
@@ -108,10 +108,10 @@ def _fetch(name: str, version: str, folder: Path) -> Path:
     if done.returncode:
         raise LabError(f"{name} {version}: {done.stderr.strip().splitlines()[-1:]}")
     package = folder / done.stdout.strip().splitlines()[-1]
-    # A version is never another one: the registry's digest must be that of the lock.
+    # A published version never changes, so the registry's digest must be that of the lock.
     for line in LOCK.read_text(encoding="utf-8").splitlines() if LOCK.exists() else ():
         if line.startswith(f"package {name} {version} ") and not line.endswith(_integrity(package)):
-            raise LabError(f"{name} {version}: the registry has another file than web.lock")
+            raise LabError(f"{name} {version}: the registry's file is not the one in web.lock")
     return package
 
 

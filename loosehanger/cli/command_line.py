@@ -357,10 +357,12 @@ def _learn(parser: Parser) -> None:
     parser.add_argument(
         "--collect", metavar="ADDRESS", help="show a room's progress: listens on HOST or HOST:PORT, over TLS"
     )
-    parser.add_argument("--new-code", action="store_true", help="with --collect: a new room, with a new join code")
+    parser.add_argument(
+        "--new-code", action="store_true", help="with --collect: a new room, with a new join code and password"
+    )
     for name, about in (
-        ("list", "the labs and their exercises, and how far you have come"),
-        ("start", "begin an exercise: brings the lab to its beginning, and remembers how everything is then"),
+        ("list", "the labs and their exercises, and your progress"),
+        ("start", "begin an exercise: brings the lab to its beginning, and records the lab's state there"),
         ("check", "is it done? and if not, what is missing, and where to look"),
         ("hint", "where to look; each time a little more"),
         ("solve", "do it for you, and say what was done and why"),
@@ -377,7 +379,7 @@ def _learn(parser: Parser) -> None:
 
 def _check_learn(options: argparse.Namespace) -> None:
     if options.report_to and options.collect:
-        raise WrongUseError("--report-to is for a learner and --collect for the person in front; leave one out")
+        raise WrongUseError("--report-to is for a learner and --collect for the trainer; leave one out")
     if (options.report_to or options.collect) and (options.command != "list" or options.json):
         raise WrongUseError("--report-to and --collect stand alone; leave the command and --json out")
     if options.name and not options.report_to:
@@ -714,13 +716,13 @@ GROUPS = {
             arguments="",
             summary="the exercises of the labs: begin one, have it checked, get a hint, continue",
             description="Lists the exercises of the labs, checks by the lab's state whether one is done, helps, and "
-            "keeps how far you have come in .lab/learn.json, on this machine only unless you join a room with "
+            "keeps your progress in .lab/learn.json, on this machine only unless you join a room with "
             "--report-to. A clean-up keeps it.",
             needs_lab=False,
             exit_codes="0 done, 1 the exercise is not done yet, or the work failed",
             more="for example:\n  ./lab learn list\n  ./lab learn start LAB/2\n  ./lab learn check\n"
             "  ./lab learn next\n"
-            "  ./lab learn --collect 192.168.1.5      in front: a room's progress\n"
+            "  ./lab learn --collect 192.168.1.5      for a trainer: a room's progress\n"
             "  ./lab learn --report-to https://192.168.1.5:19443/CODE --name Kim",
             options=_learn,
             check=_check_learn,

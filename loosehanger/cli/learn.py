@@ -1,4 +1,4 @@
-"""``./lab learn``: lists exercises, starts, checks and solves them, and keeps how far a learner has come."""
+"""``./lab learn``: lists exercises, starts, checks and solves them, and records the learner's progress."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ SLOW_SECONDS = 180
 
 @dataclass(frozen=True)
 class ChosenExercise:
-    """An exercise, and how far the learner has come with it."""
+    """An exercise, and the learner's progress with it."""
 
     exercise: LabExercise
     learner: Learner
 
     @property
     def step(self) -> Attempt:
-        """How far the learner has come."""
+        """The learner's attempt at the exercise."""
         return self.learner.step(self.exercise.id)
 
     @property
@@ -99,12 +99,12 @@ def _join(url: str, name: str) -> int:
         return ExitCode.DONE
     room = join(lab_home(), url, name, read_learner(lab_home()))
     who = f"as {room.name}" if room.name else "without a name"
-    print(f"Your progress is shared with this room, {who}. ./lab learn --report-to off ends that.")
+    print(f"Your progress is shared with this room, {who}. ./lab learn --report-to off stops sharing it.")
     return ExitCode.DONE
 
 
 def _report(learner: Learner) -> None:
-    """Sends the learner's progress to the room that they have joined, if any; a failure is only said."""
+    """Sends the learner's progress to the room that they have joined, if any; a failure is only reported."""
     try:
         if room := read_joined(lab_home()):
             send(room, learner)
@@ -157,7 +157,7 @@ def _as_json(place: ChosenExercise) -> dict[str, Any]:
 
 
 def _place(name: str | None) -> ChosenExercise:
-    """The exercise that is named: ``LAB/NUMBER``, ``LAB``, ``NUMBER``, or nothing for the current one."""
+    """Finds the exercise that is named: ``LAB/NUMBER``, ``LAB``, ``NUMBER``, or nothing for the current one."""
     learner = read_learner(lab_home())
     lab, _, exercise = (name or "").partition("/")
     if lab and not exercise and lab not in lab_names() and (lab.isdecimal() or _current_lab(learner, required=False)):
@@ -174,12 +174,12 @@ def _place(name: str | None) -> ChosenExercise:
 
 
 def _current_lab(learner: Learner, *, required: bool = True) -> str:
-    """The lab of the current exercise, or the scenario that is set up."""
+    """Returns the lab of the current exercise, or the scenario that is set up."""
     if learner.current:
         return learner.current.partition("/")[0]
     progress = read_progress()
     if progress is None and required:
-        raise WrongUseError("name an exercise, as ./lab learn start LAB/1; ./lab learn list shows them")
+        raise WrongUseError("name an exercise, for example ./lab learn start LAB/1; ./lab learn list shows them")
     return progress.scenario if progress else ""
 
 
@@ -229,7 +229,7 @@ def _check(place: ChosenExercise, *, as_json: bool) -> int:
     findings, documents = judge(
         exercise, lambda names: _ask(exercise, names), usual=usual_mistakes(), before=step.before, met=step.met
     )
-    # Those that are enough once stay met.
+    # Conditions marked ``once`` stay met.
     step.met = [one.condition.description for one in findings if one.holds and one.condition.once]
     step.checks += 1
     done = all(finding.holds for finding in findings)
@@ -253,7 +253,7 @@ def _show_findings(place: ChosenExercise, findings: Sequence[ConditionResult], *
     shown = False
     for finding in findings:
         print(f"  {'ok     ' if finding.holds else 'not yet'}  {finding.condition.description}")
-        # The first sentence is the one to act on; the others follow from it, or come later.
+        # The first message is the one to act on; the others follow from it, or come later.
         if finding.message and not shown:
             print(f"           {finding.message}")
             shown = True
@@ -341,19 +341,19 @@ def _pass_signal(pid: int, number: int) -> None:
 
 
 def _look(exercise: LabExercise) -> Documents:
-    """The documents of an exercise, except those that take long."""
+    """Fetches the documents of an exercise, except slow ones."""
     return _ask(exercise, [name for name, command in exercise.content.documents.items() if command not in SLOW])
 
 
 def _ask(exercise: LabExercise, names: Sequence[str]) -> Documents:
-    """The documents of these names, all at once: in this process, unless a command must have one of its own."""
+    """Fetches the documents of these names, all at once: in this process, unless a command needs one of its own."""
     lab, commands = load_lab(), [exercise.content.documents[name] for name in names]
     with ThreadPoolExecutor(max_workers=max(len(commands), 1)) as threads:
         return dict(zip(names, threads.map(partial(_document, lab), commands), strict=True))
 
 
 def _document(lab: Lab, command: str) -> Any:
-    # A proof becomes a job of Spark, and what only a pod reaches is asked there.
+    # A proof is a job of Spark, and clusters that only a pod reaches are asked there.
     return _printed(command) if command in SLOW or lab.pod else document_of(command, lab)
 
 

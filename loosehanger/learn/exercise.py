@@ -19,9 +19,9 @@ FOLDER, FILE, VARIABLES = "exercises", "exercise.yaml", "vars.yaml"
 MISTAKES = Path(__file__).parent / "mistakes.yaml"
 """Mistakes that can be made in any lab."""
 READ_ONLY = ("status", "diff", "topic show", "link", "fault status", "prove")
-"""The commands that a condition may ask: they change nothing, and print JSON."""
+"""The commands whose documents a condition may use: they change nothing, and print JSON."""
 SLOW = ("prove",)
-"""Those that take longer than a look: asked last, and only if everything before them holds."""
+"""The slow ones of these commands: they run last, and only if all conditions before them hold."""
 BEFORE = "before"
 """The variable with the documents as they were at the start of the exercise."""
 _FRONT_MATTER = re.compile(r"\A---\n(.*?\n)---\n", re.DOTALL)
@@ -35,22 +35,22 @@ def _listed(value: object) -> object:
 
 
 That = Annotated[tuple[Text, ...], BeforeValidator(_listed), Field(min_length=1)]
-"""Jinja expressions, as Ansible's ``that``: all must hold."""
+"""Jinja expressions, as in Ansible's ``that``: all must hold."""
 
 
 class ExerciseCondition(Entry):
-    """One thing that must be so when the exercise is done."""
+    """One thing that must be true when the exercise is done."""
 
     description: Text
     that: That
     failure_message: Text
     """What is missing and where to look; a Jinja template."""
     once: bool = False
-    """Whether it is enough that an earlier check has found it: for a state on the way."""
+    """Whether it stays met once a check has found it met: for a state on the way."""
 
 
 class Mistake(Entry):
-    """A usual mistake: where it is made, its message replaces that of the condition which does not hold."""
+    """A common mistake: where it was made, its message replaces that of the condition which does not hold."""
 
     that: That
     message: Text
@@ -72,7 +72,7 @@ class ExerciseFile(Entry):
 
     title: Text
     teaser: Text
-    """What one will see, in a sentence."""
+    """What the learner will see, in one sentence."""
     documents: dict[str, Annotated[str, AfterValidator(_command)]]
     """The command of ``./lab`` behind each name that conditions use."""
     begins_when: Annotated[tuple[Text, ...], BeforeValidator(_listed)] = ()
@@ -93,7 +93,7 @@ class ExerciseFile(Entry):
 
 
 class FrontMatter(Entry):
-    """The front matter of a lab's README, in Instruqt's words."""
+    """The front matter of a lab's README, with Instruqt's keys."""
 
     slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+$")]
     title: Text
@@ -111,7 +111,7 @@ class LabExercise:
         lab: the name of its scenario.
         folder: ``playbooks/NN-name/exercises/MM-slug``.
         content: its ``exercise.yaml``.
-        variables: what the lab's conditions call what they look at, as in a playbook: Jinja templates by name.
+        variables: the lab's names for what its conditions look at, as in a playbook: Jinja templates by name.
     """
 
     def __init__(self, lab: str, folder: Path, content: ExerciseFile, variables: Mapping[str, str]) -> None:
@@ -126,11 +126,11 @@ class LabExercise:
         return f"{self.lab}/{self.number}"
 
     def commands(self, expressions: Sequence[str]) -> list[str]:
-        """The names of the documents that expressions use, directly or by a variable."""
+        """Returns the names of the documents that expressions use, directly or through a variable."""
         return self.uses(expressions, [*self.content.documents])
 
     def uses(self, expressions: Sequence[str], names: Sequence[str]) -> list[str]:
-        """Those of the names that expressions use, directly or by a variable."""
+        """Returns which of the names expressions use, directly or through a variable."""
         used: list[str] = []
         left = list(expressions)
         while left:
@@ -141,7 +141,7 @@ class LabExercise:
 
 
 def _names_in(expressions: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Returns those of the names that occur in expressions as variables, in their order."""
+    """Returns which of the names occur in expressions as variables, in the order of the names."""
     return [name for name in names if any(re.search(rf"(?<![\w.'\"]){name}\b", text) for text in expressions)]
 
 
@@ -162,7 +162,7 @@ def read_exercises(lab: str, playbooks: Path = PLAYBOOKS) -> list[LabExercise]:
         raise WrongUseError(f"{lab} has no exercises to check; its text is playbooks/{lab}/README.md")
     for folder in folders:
         if not _EXERCISE.fullmatch(folder.name):
-            raise WrongUseError(f"{folder}: is not named NN-slug, as 02-change-a-topic")
+            raise WrongUseError(f"{folder}: is not named NN-slug, such as 02-change-a-topic; rename it")
     variables = _read_variables(playbooks / lab / FOLDER / VARIABLES)
     return [LabExercise(lab, folder, _read(folder / FILE), variables) for folder in folders]
 

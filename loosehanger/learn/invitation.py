@@ -1,7 +1,7 @@
-"""The join code of a room: it names the room's certificate and lets a learner report, in 24 characters to type.
+"""The join code of a room: 24 characters to type, which identify the room's certificate and let a learner report.
 
 Sixteen characters are the beginning of the certificate's SHA-256 (80 bits), so that a learner's machine recognises the
-collector without a certificate authority. Eight are the room's secret (40 bits), which is only ever sent to it.
+collector without a certificate authority. Eight are the room's secret (40 bits), which is sent to that collector only.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from loosehanger.errors import WrongUseError
 FINGERPRINT_BYTES, SECRET_BYTES = 10, 5
 _LENGTH = (FINGERPRINT_BYTES + SECRET_BYTES) * 8 // 5
 _MISREAD = str.maketrans("018", "OIB")
-"""Digits that the code does not use, as people read them."""
+"""Digits that a code never has, and the letters that were misread as them."""
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a join code says. ``secret`` is not in ``repr``."""
+    """The content of a join code. ``secret`` is not in ``repr``."""
 
     fingerprint: bytes
     secret: bytes = field(repr=False)
 
     @classmethod
     def of(cls, certificate: bytes, secret: bytes) -> Invitation:
-        """The invitation of a room.
+        """Makes the invitation of a room.
 
         Args:
             certificate: in DER.

@@ -1,4 +1,4 @@
-"""Judges an exercise: its conditions are evaluated by Ansible's own templating, over documents of ``./lab``."""
+"""Judges an exercise: Ansible's own templating evaluates its conditions over documents of ``./lab``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ConditionResult:
     condition: ExerciseCondition
     holds: bool
     message: str = ""
-    """Why not: a usual mistake that was made, or the condition's own message; empty if it was not judged yet."""
+    """Why not: the message of a common mistake, or the condition's own; empty if it was not judged yet."""
     kept: bool = False
-    """Whether an earlier check has found it."""
+    """Whether it holds because an earlier check found it met."""
 
 
 class Templates:
@@ -44,7 +44,7 @@ class Templates:
         self._templar = Templar(loader=DataLoader(), variables={**trusted, **documents})
 
     def hold(self, expressions: Sequence[str]) -> bool:
-        """Whether all expressions are true; one that names something that does not exist is not.
+        """Whether all expressions are true; one that refers to a value that does not exist is not.
 
         Raises:
             LabError: an expression is malformed.
@@ -60,7 +60,7 @@ class Templates:
             raise LabError(f"a condition cannot be evaluated: {'; '.join(expressions)}: {error}") from error
 
     def text(self, template: str) -> str:
-        """Fills a message in; a value that does not exist is shown as such."""
+        """Fills in a message; where a value does not exist, returns the template itself."""
         from ansible.errors import AnsibleError
         from ansible.template import trust_as_template
 
@@ -83,12 +83,12 @@ def judge(
     Args:
         exercise: the exercise.
         ask: fetches documents.
-        usual: mistakes of any lab.
+        usual: mistakes that can be made in any lab.
         before: the documents at the start of the exercise; None if it was not started.
-        met: the descriptions of conditions that an earlier check has found.
+        met: the descriptions of conditions that an earlier check found met.
 
     Returns:
-        A finding for each condition, and the documents that they were judged by.
+        A result for each condition, and the documents that they were judged by.
 
     Raises:
         LabError: a document cannot be fetched, or a condition is malformed.
@@ -101,7 +101,7 @@ def judge(
         if condition not in open_:
             findings.append(ConditionResult(condition, holds=True, kept=True))
         elif not asking.need(exercise.commands(condition.that), slow=all(one.holds for one in findings)):
-            # A proof would find what the conditions before it have named already.
+            # A proof would only repeat what the conditions before it have named.
             findings.append(ConditionResult(condition, holds=False))
         elif asking.templates.hold(condition.that):
             findings.append(ConditionResult(condition, holds=True))
@@ -116,7 +116,7 @@ def judge(
 
 
 class _Asking:
-    """The documents that were asked for so far, and what they say.
+    """The documents that were fetched so far, and the templates that use them.
 
     Args:
         exercise: the exercise.
@@ -130,7 +130,7 @@ class _Asking:
         self.templates = Templates({}, {})
 
     def need(self, names: Sequence[str], *, slow: bool) -> bool:
-        """Asks for the documents that are missing, the slow ones only if wanted; whether all are there."""
+        """Fetches the documents that are missing, slow ones only if ``slow``; returns whether all are there."""
         missing = [name for name in names if name not in self.documents]
         wanted = [name for name in missing if slow or self._exercise.content.documents[name] not in SLOW]
         if wanted:
@@ -139,7 +139,7 @@ class _Asking:
         return len(wanted) == len(missing)
 
     def mistake(self, mistakes: Sequence[Mistake]) -> str:
-        """The message of the first mistake that was made; empty for none."""
+        """Returns the message of the first mistake that was made; empty for none."""
         for one in mistakes:
             if set(self._exercise.commands(one.that)) <= set(self.documents) and self.templates.hold(one.that):
                 return self.templates.text(one.message)

@@ -39,7 +39,7 @@ class BlockCommand:
 
     @property
     def digest(self) -> str:
-        """Names the command by its text."""
+        """Identifies the command by its text."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
@@ -53,7 +53,7 @@ def read_commands(source: str, first_line: int) -> list[BlockCommand]:
 
     Args:
         source: what is between the fences.
-        first_line: where that begins in the document.
+        first_line: the document's line where that begins.
 
     Raises:
         BlockError: it does not begin with a command.

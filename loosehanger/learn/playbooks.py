@@ -1,4 +1,4 @@
-"""What a playbook of an exercise does and why: the names of its tasks are the reasons."""
+"""What a playbook of an exercise does, and why: the names of its tasks are the reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loosehanger.lab.manifests.documents import StrictLoader, read_file
 
 COMMAND = "ansible.builtin.command"
 _ESCAPED = re.compile(r"\\(\d|\\)")
-"""In the text of a replacement: what the expression has found, or a backslash."""
+"""In the text of a replacement: a reference to what the expression matched, or a backslash."""
 _ENDS_CONSOLES = ("./lab cleanup", "./lab setup", "./lab stage")
 
 
@@ -29,7 +29,7 @@ class Task:
 
 
 def solution(path: Path) -> list[Task]:
-    """Lists what a playbook does, with those that it imports.
+    """Lists the tasks of a playbook and of the playbooks that it imports.
 
     Raises:
         WrongUseError: it cannot be read.

@@ -1,4 +1,4 @@
-"""How far a learner has come: one file in the lab's home, readable by its owner only. Clean-up keeps it."""
+"""A learner's progress: one file in the lab's home, readable by its owner only. Clean-up keeps it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = 1
 
 @dataclass
 class Attempt:
-    """How far a learner has come with one exercise. Times are in seconds since the epoch."""
+    """A learner's progress with one exercise. Times are in seconds since the epoch."""
 
     started: float = 0.0
     """When it was started; 0 if it was not."""
@@ -28,11 +28,11 @@ class Attempt:
     hints: int = 0
     """How many hints were shown."""
     solved: bool = False
-    """Whether ``solve`` has done it."""
+    """Whether ``solve`` did it."""
     met: list[str] = field(default_factory=list)
-    """The descriptions of conditions that a check has found, of those that are enough once."""
+    """The descriptions of the ``once`` conditions that a check has found met."""
     said: str = ""
-    """The sentence of the last check; empty if it found the exercise done."""
+    """The message of the last check; empty if it found the exercise done."""
     before: dict[str, Any] | None = None
     """The documents at its start."""
 
@@ -49,12 +49,12 @@ class Learner:
     """The content of the file."""
 
     current: str = ""
-    """The exercise that one is at, as ``LAB/2``; empty before the first."""
+    """The current exercise, as ``LAB/2``; empty before the first."""
     steps: dict[str, Attempt] = field(default_factory=dict)
     """By exercise."""
 
     def step(self, exercise: str) -> Attempt:
-        """The step of an exercise, which is created if it does not exist."""
+        """Returns the attempt at an exercise, and creates it if it does not exist."""
         return self.steps.setdefault(exercise, Attempt())
 
     def write(self, home: Path) -> None:

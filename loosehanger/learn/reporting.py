@@ -23,7 +23,7 @@ from loosehanger.learn.progress import Learner
 
 FILE = "learn-report.json"
 PATIENCE_S = 3.0
-"""How long a collector may take; the learner waits meanwhile."""
+"""How long a collector may take to answer; the learner waits meanwhile."""
 MOST_NAME, MOST_SAID = 40, 300
 MOST_ANSWER = 4096
 
@@ -35,13 +35,13 @@ class JoinedRoom:
     url: str
     """With the join code."""
     learner: str
-    """A random id, so that reports of one machine are one line of the page."""
+    """A random id, so that all reports of one machine are one line of the page."""
     name: str = ""
     """As the learner gave it; empty for none."""
 
 
 def read_joined(home: Path) -> JoinedRoom | None:
-    """The room that was joined; None for none.
+    """Returns the room that was joined; None if there is none.
 
     Raises:
         WrongUseError: the file cannot be used.
@@ -83,7 +83,7 @@ def leave(home: Path) -> bool:
 
 
 def report_of(room: JoinedRoom, learner: Learner, now: float) -> dict[str, Any]:
-    """What is sent: all of a learner's progress, so that one report that is lost does not matter."""
+    """Returns what is sent: all of a learner's progress, so that a lost report does not matter."""
     exercises = [
         {
             "id": name,
@@ -104,7 +104,7 @@ def send(room: JoinedRoom, learner: Learner) -> None:
 
     Raises:
         WrongUseError: the room's address cannot be used.
-        LabError: it was not taken.
+        LabError: the room does not answer, or refuses the report.
     """
     address = read_room_url(room.url)
     where = f"{address.host}:{address.port}"
@@ -116,13 +116,13 @@ def send(room: JoinedRoom, learner: Learner) -> None:
         raise LabError(f"the room at {where} does not answer ({error or type(error).__name__})") from error
     if status != 200:
         reason = str(answer.get("detail", ""))[:200] or f"status {status}"
-        raise LabError(f"the room at {where} did not take the report: {reason}")
+        raise LabError(f"the room at {where} refused the report: {reason}")
 
 
 def _post(address: RoomAddress, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # The join code names the certificate itself: no authority and no host name could say more.
+    # The join code identifies the certificate itself: an authority and a host name would add nothing.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPSConnection(address.host, address.port, timeout=PATIENCE_S, context=context)
     try:
@@ -130,7 +130,7 @@ def _post(address: RoomAddress, body: bytes, headers: Mapping[str, str]) -> tupl
         assert isinstance(connection.sock, ssl.SSLSocket)
         if not address.invitation.recognises(connection.sock.getpeercert(binary_form=True)):
             raise LabError(
-                f"{address.host}:{address.port} is not the room of this join code: its certificate is another; "
+                f"{address.host}:{address.port} is not the room of this join code: it has another certificate; "
                 "nothing was sent"
             )
         connection.request("POST", "/report", body, dict(headers))

@@ -1,1 +1,1 @@
-"""A room's progress on one page: what ``./lab learn --collect`` serves to the learners and to the person in front."""
+"""The progress of a room of learners on one page: what ``./lab learn --collect`` serves to them and to the trainer."""

@@ -1,4 +1,4 @@
-"""The collector: it takes learners' reports, and shows the room to the person in front, each by a secret of its own."""
+"""The collector: it takes learners' reports, and shows the room to the trainer. Each of the two has its own secret."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Collector:
         self._room = room
         self._secret = f"Bearer {credentials.invitation.secret.hex()}".encode()
         self._password = credentials.password.encode()
-        # Counted apart: wrong codes do not delay the person in front.
+        # Counted apart, so that wrong codes do not delay the trainer.
         self._wrong_codes, self._wrong_passwords = Attempts(), Attempts()
         self.stopping = asyncio.Event()
         self._templates = Environment(
@@ -54,7 +54,7 @@ class Collector:
         self._templates.filters["visible"] = lambda text: safe(str(text))
 
     def app(self) -> Starlette:
-        """The application."""
+        """Returns the application."""
         return Starlette(
             routes=[
                 Route("/report", self._report, methods=["POST"]),
@@ -95,7 +95,7 @@ class Collector:
 
     async def _require_password(self, request: Request) -> None:
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        if not text:  # a browser asks for it, once it is refused
+        if not text:  # a browser asks for the password after this refusal
             raise HTTPException(401, "sign in as room", {"www-authenticate": 'Basic realm="room", charset="UTF-8"'})
         given = b""
         if scheme.lower() == "basic":
@@ -107,14 +107,16 @@ class Collector:
             )
 
     async def _refuse(self, attempts: Attempts, reason: str, headers: dict[str, str] | None = None) -> None:
-        """Refuses, the later the more wrong attempts there were.
+        """Refuses a request, after a delay that grows with the number of wrong attempts.
 
         Raises:
             HTTPException: always.
         """
         async with attempts.delay() as seconds:
             if seconds is None:
-                raise HTTPException(429, "too many wrong codes at once", {"retry-after": str(round(LONGEST_DELAY_S))})
+                raise HTTPException(
+                    429, "too many wrong attempts at once", {"retry-after": str(round(LONGEST_DELAY_S))}
+                )
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), seconds)
         raise HTTPException(401, reason, headers)
@@ -146,7 +148,7 @@ class WithHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on."""
+        """Passes a request on, and adds the headers to its answer."""
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -24,23 +24,23 @@ VALID_DAYS = 30
 
 @dataclass(frozen=True)
 class RoomCredentials:
-    """A room's. Its secrets are not in ``repr``."""
+    """The credentials of a room. Its secrets are not in ``repr``."""
 
     certificate: Path
     key: Path
     password: str = field(repr=False)
-    """For the page."""
+    """The password of the page."""
     password_file: Path
     invitation: Invitation
 
 
 def room_credentials(home: Path, host: str, *, new: bool = False) -> RoomCredentials:
-    """Reads a room's credentials, or makes them; the learners of the last room need not join again.
+    """Reads the credentials of the last room, whose learners need not join again, or makes new ones.
 
     Args:
         home: the lab's home.
         host: the address in the certificate.
-        new: makes new ones, so that the join code of the last room is worth nothing.
+        new: makes new ones in any case, so that the join code of the last room is not valid any more.
     """
     folder = home / FOLDER
     names = [folder / name for name in ("certificate.pem", "key.pem", "secret", "password")]
@@ -56,7 +56,7 @@ def room_credentials(home: Path, host: str, *, new: bool = False) -> RoomCredent
 
 
 def _expires(certificate: Path) -> bool:
-    """Whether it is not valid for another day, or cannot be read."""
+    """Whether a certificate expires within a day, or cannot be read."""
     with suppress(ValueError):
         found = x509.load_pem_x509_certificate(certificate.read_bytes())
         return found.not_valid_after_utc < datetime.now(UTC) + timedelta(days=1)

@@ -16,7 +16,7 @@ MOST_LEARNERS = 200
 SHORTEST_S = 0.5
 """Seconds between two reports of a learner."""
 STUCK_CHECKS, STUCK_MINUTES = 3, 10
-"""Checks of an exercise, and minutes with it, after which a learner who is not done seems to be stuck."""
+"""Checks of an exercise, or minutes with it, after which a learner who is not done seems to be stuck."""
 
 ExerciseId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,60}/\d{1,2}$")]
 
@@ -37,7 +37,7 @@ class ReportedExercise(_Strict):
 
 
 class LearnerReport(_Strict):
-    """What a learner's machine sends."""
+    """The report that a learner's machine sends."""
 
     learner: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
     name: Annotated[str, StringConstraints(max_length=MOST_NAME)] = ""
@@ -58,7 +58,7 @@ class Seat:
     """A learner of the room."""
 
     number: int
-    """In the order in which they came; stands for a name that was not given."""
+    """Their place in the order of joining, shown for a learner without a name."""
     report: LearnerReport
     at: float
 
@@ -69,7 +69,7 @@ class Seat:
 
     @property
     def current(self) -> ReportedExercise | None:
-        """The exercise that they are at."""
+        """Their current exercise."""
         return next((one for one in self.report.exercises if one.id == self.report.current), None)
 
     @property
@@ -90,7 +90,7 @@ class Room:
     """The learners of a room.
 
     Args:
-        clock: seconds that only go forward.
+        clock: returns seconds, and never goes back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,7 +102,7 @@ class Room:
 
         Raises:
             TooSoonError: they have just sent one.
-            FullError: there are too many learners; those who are there stay.
+            FullError: there are too many learners; those who have joined stay.
         """
         now, before = self._clock(), self._seats.get(report.learner)
         if before is None and len(self._seats) >= MOST_LEARNERS:
@@ -113,13 +113,13 @@ class Room:
         self._seats[report.learner] = Seat(number, report, now)
 
     def seats(self) -> list[tuple[Seat, bool, int]]:
-        """Each learner, whether they seem to be stuck, and minutes since their last report; the stuck ones first."""
+        """Returns each learner, whether they seem stuck, and minutes since their last report; stuck ones first."""
         now = self._clock()
         found = [(seat, seat.stuck(now), round((now - seat.at) / 60)) for seat in self._seats.values()]
         return sorted(found, key=lambda one: (not one[1], one[0].done, one[0].number))
 
     def exercises(self) -> list[tuple[str, int]]:
-        """Every exercise that a learner has begun, with the number of those who have done it."""
+        """Returns every exercise that a learner has begun, and how many learners have done it."""
         counts: dict[str, int] = {}
         for seat in self._seats.values():
             for one in seat.report.exercises:

@@ -24,7 +24,7 @@ class RoomServer(uvicorn.Server):
     """Uvicorn for a room: quiet and bounded.
 
     Args:
-        credentials: the room's.
+        credentials: the room's credentials.
         room: its learners.
     """
 
@@ -50,12 +50,12 @@ class RoomServer(uvicorn.Server):
         super().__init__(config)
 
     def stop(self) -> None:
-        """Answers what waits, and stops the server."""
+        """Answers the requests that wait, and stops the server."""
         self._collector.stopping.set()
         self.should_exit = True
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn has it
-        """Stops at a signal; Ctrl-C is the usual end."""
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
+        """Stops the server at a signal, such as Ctrl-C."""
         self.stop()
 
 
@@ -82,7 +82,7 @@ def collect(home: Path, address: str, say: Callable[[str], object], *, new: bool
     Args:
         home: the lab's home.
         address: ``HOST`` or ``HOST:PORT``, as the learners reach it.
-        say: shows what the learners and the person in front need.
+        say: shows what the learners and the trainer need.
         new: makes a new join code.
 
     Raises:
@@ -95,6 +95,6 @@ def collect(home: Path, address: str, say: Callable[[str], object], *, new: bool
     shown = f"[{host}]" if ":" in host else host
     say(f"Learners type:  ./lab learn --report-to https://{shown}:{port}/{credentials.invitation.code} --name NAME")
     say(f"The room:       https://{shown}:{port}/  user room, password in {credentials.password_file}")
-    say("Its certificate is its own, so a browser asks once. Ctrl-C ends it.")
+    say("Its certificate is self-signed, so a browser asks once. Ctrl-C stops it.")
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     RoomServer(credentials, Room()).run(sockets=[listener])

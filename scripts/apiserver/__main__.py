@@ -1,6 +1,6 @@
-"""Runs an API server with Strimzi's custom resources until Ctrl-C: ``python -m apiserver KUBECONFIG``.
+"""Runs an API server with Strimzi's custom resources until Ctrl-C: ``python -m scripts.apiserver KUBECONFIG``.
 
-For trying things by hand. It writes the administrator's kubeconfig into the file named.
+It is for trials by hand, and writes the administrator's kubeconfig into the file that is named.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from scripts.apiserver.server import ApiServer
 
 
 def main() -> int:
-    """Starts it, waits for the signal, and ends it."""
+    """Starts the server, waits for a signal, and stops the server."""
     if len(sys.argv) != 2:
-        raise WrongUseError("usage: python -m apiserver KUBECONFIG")
+        raise WrongUseError("usage: python -m scripts.apiserver KUBECONFIG")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         server = ApiServer(programs(), Path(folder))

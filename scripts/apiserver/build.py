@@ -23,7 +23,7 @@ from loosehanger.paths import lab_home
 
 HERE = Path(__file__).parent
 CONTROLLER_MANAGER = "kube-controller-manager"
-"""Not among kubebuilder's programs."""
+"""Kubebuilder's assets do not include it."""
 PROGRAMS = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -31,7 +31,7 @@ PROGRAMS = {
 }
 NEEDED = ("etcd", "kube-apiserver")
 OLDEST_GO = (1, 25)
-"""The module that ``go.mod`` requires."""
+"""The oldest Go that builds the modules of ``go.mod``."""
 
 
 class NotAvailableError(LabError):
@@ -39,7 +39,7 @@ class NotAvailableError(LabError):
 
 
 def programs() -> Path:
-    """Returns the folder with the programs, and builds them if they are missing, which takes minutes.
+    """Returns the folder with the programs. Builds them if they are missing, which takes minutes.
 
     Raises:
         NotAvailableError: this machine has neither the programs nor Go.
@@ -77,7 +77,7 @@ def port_forwarder(folder: Path) -> Path:
 
 
 def kubernetes_version() -> str:
-    """The version of Kubernetes that ``go.mod`` pins, such as ``v1.35.4``."""
+    """Returns the version of Kubernetes that ``go.mod`` pins, such as ``v1.35.4``."""
     found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", (HERE / "go.mod").read_text(encoding="utf-8"))
     assert found, "go.mod requires k8s.io/kubernetes"
     return found[1]

@@ -1,6 +1,6 @@
-"""The custom resource definitions of Strimzi, generated from the classes that its operators read them with.
+"""Generates Strimzi's custom resource definitions from the classes with which its operators read them.
 
-The jars come from a Maven repository, as ``crds.lock`` locks them; what is generated lies in ``.lab/kubernetes/``.
+The jars come from a Maven repository, as ``crds.lock`` locks them; the definitions are kept in ``.lab/kubernetes/``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ KINDS = {
     "KafkaUser": "user",
     "KafkaMirrorMaker2": "mirrormaker2",
 }
-"""The kinds that the kit uses → the packages of their classes."""
-# As Strimzi's own build calls it: https://github.com/strimzi/strimzi-kafka-operator, api/pom.xml.
+"""The package of each kind's classes, for the kinds that the kit uses."""
+# The same as in Strimzi's own build: https://github.com/strimzi/strimzi-kafka-operator, api/pom.xml.
 OPTIONS = (
     *("--label", "app:strimzi", "--label", "strimzi.io/crd-install:true", "--target-kube", "1.16+"),
     *("--crd-api-version", "v1", "--api-versions", "v1", "--storage-version", "v1", "--yaml"),
@@ -35,7 +35,7 @@ OPTIONS = (
 
 
 def strimzi_definitions() -> list[dict[str, Any]]:
-    """A CustomResourceDefinition for each kind that the kit uses; the first time, its jars are fetched.
+    """Returns a CustomResourceDefinition for each kind that the kit uses; the first time, fetches the jars.
 
     Raises:
         LabError: a jar cannot be fetched, or the generator fails.

@@ -1,7 +1,7 @@
-"""Runs etcd, kube-apiserver and some of Kubernetes' controllers on the loopback address, and speaks with them.
+"""Runs etcd, kube-apiserver and some of Kubernetes' controllers on the loopback address, and sends them requests.
 
-There are no nodes: what is applied is checked and kept, and nothing runs. What an operator or a kubelet would report
-is for the test to write.
+There are no nodes: resources are checked and stored, and nothing runs. The test writes what an operator or a kubelet
+would report.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from loosehanger.waiting import wait_for
 from scripts.apiserver.build import CONTROLLER_MANAGER
 
 READY_SECONDS = 120.0
-"""It takes 3 seconds; a busy machine takes longer."""
+"""A start takes 3 seconds, and longer on a busy machine."""
 STOP_SECONDS = 15.0
 STARTS = 3
-"""A free port can be taken by another program before it is used here."""
+"""How often a start is tried: another program can take a free port before it is used here."""
 CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -45,7 +45,7 @@ CONTROLLERS = (
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )
-"""The controllers that create and delete namespaces. None that reports on workloads, which the tests do."""
+"""The controllers that create and delete namespaces. None of them reports on workloads: the tests do that."""
 
 Document = dict[str, Any]
 
@@ -71,17 +71,17 @@ class Account:
     key: bytes
 
     def write_kubeconfig(self, path: Path, context: str = "kubernetes", namespace: str = "default") -> Path:
-        """Writes a kubeconfig with one context; gives its path."""
+        """Writes a kubeconfig with one context, and returns its path."""
         return write_kubeconfig(path, {context: self}, namespace)
 
 
 def write_kubeconfig(path: Path, contexts: Mapping[str, Account], namespace: str = "default") -> Path:
-    """Writes a kubeconfig, readable by its owner only, and gives its path.
+    """Writes a kubeconfig, readable by its owner only, and returns its path.
 
     Args:
-        path: where.
-        contexts: name → account, of one server or several; the first one is the current one.
-        namespace: where a client works that names none.
+        path: the file to write.
+        contexts: accounts by the names of their contexts, on one server or several; the first context is the current.
+        namespace: the namespace of a client that names none.
     """
 
     def encoded(content: bytes) -> str:
@@ -137,14 +137,14 @@ class ApiServer:
 
     @property
     def has_controllers(self) -> bool:
-        """Whether namespaces get their service accounts, and end when they are deleted."""
+        """Whether namespaces get their service accounts, and disappear after they were deleted."""
         return os.access(self.programs / CONTROLLER_MANAGER, os.X_OK)
 
     def start(self) -> None:
         """Starts everything and waits until it is ready.
 
         Raises:
-            LabError: it did not get ready; what it said is in the message.
+            LabError: it did not become ready; the message has the end of its log.
         """
         for attempt in range(1, STARTS + 1):
             try:
@@ -186,7 +186,7 @@ class ApiServer:
             parameters: of the query.
 
         Raises:
-            RefusedError: the server says no.
+            RefusedError: the server refuses it.
         """
         kind = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
         answer = self._session.request(
@@ -197,7 +197,7 @@ class ApiServer:
             headers={"Content-Type": kind},
             timeout=60,
         )
-        # Of an API that it does not serve, the server says so in plain text.
+        # For an API that it does not serve, the server answers in plain text.
         if not answer.headers.get("Content-Type", "").startswith("application/json"):
             raise RefusedError({"code": answer.status_code, "message": f"{path}: {answer.text.strip()}"})
         document: Document = answer.json()
@@ -206,10 +206,10 @@ class ApiServer:
         return document
 
     def path(self, document: Document, *, of_kind: bool = False) -> str:
-        """The path of a resource, which need not exist; with ``of_kind`` that of all its kind in its namespace.
+        """Returns the path of a resource, which need not exist; with ``of_kind`` that of its kind in its namespace.
 
         Raises:
-            RefusedError: the server knows no such kind.
+            RefusedError: the server does not know the kind.
         """
         version, kind, metadata = document["apiVersion"], document["kind"], document.get("metadata", {})
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -227,7 +227,7 @@ class ApiServer:
         """Applies a resource with server-side apply, which refuses unknown fields.
 
         Raises:
-            RefusedError: the server says no.
+            RefusedError: the server refuses it.
         """
         parameters = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
         if dry_run:
@@ -247,7 +247,7 @@ class ApiServer:
         """Writes a status, as an operator or a kubelet would, for the resource as it is now.
 
         Raises:
-            RefusedError: the server says no, or there is no such resource.
+            RefusedError: the server refuses it, or the resource does not exist.
         """
         path = self.path(document)
         return self.request("PUT", f"{path}/status", self.request("GET", path) | {"status": status})
@@ -264,7 +264,7 @@ class ApiServer:
         """Applies CustomResourceDefinitions and waits until the server serves them.
 
         Raises:
-            RefusedError: the server says no.
+            RefusedError: the server refuses a definition.
             LabError: the server does not serve one in time.
         """
         for definition in definitions:
@@ -317,7 +317,7 @@ class ApiServer:
         administrator = self.administrator()
         self._write_pair("administrator", administrator.certificate, administrator.key)
         self._session = requests.Session()
-        # Proxies and authorities of the environment are for the world outside.
+        # The environment's proxies and certificate authorities are not for this server.
         self._session.trust_env = False
         self._session.verify = str(keys / "ca.crt")
         self._session.cert = (str(keys / "administrator.crt"), str(keys / "administrator.key"))
@@ -355,7 +355,7 @@ class ApiServer:
                 "listen-peer-urls": f"https://{LOOPBACK}:0",
                 **etcd_tls,
                 **{f"peer-{name}": value for name, value in etcd_tls.items()},
-                # The data of a test outlive nothing.
+                # A test's data need not survive a crash.
                 "unsafe-no-fsync": "true",
                 "log-level": "warn",
             },
@@ -386,7 +386,7 @@ class ApiServer:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C must reach only the tests, which then stop these processes in order.
                 start_new_session=True,
-                # However they end: and at once, since without its etcd an API server would not get to its own end.
+                # However the tests end, these are killed: without its etcd an API server would not shut down.
                 preexec_fn=partial(end_with_parent, signal.SIGKILL),
             )
         self._running.append(process)
@@ -411,7 +411,7 @@ class _Authority:
         self.pem = self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def sign(self, name: str, groups: Sequence[str] = (), *, server: bool = False) -> tuple[bytes, bytes]:
-        """A certificate and its key, for a client of these groups, or for a server on the loopback address as well."""
+        """Returns a certificate and its key: a client's in these groups, and a loopback server's if ``server``."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
@@ -433,7 +433,7 @@ class _Authority:
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    # The form that Kubernetes takes for the keys of service accounts.
+    # The format that Kubernetes accepts for the keys of service accounts.
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )

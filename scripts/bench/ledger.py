@@ -1,4 +1,4 @@
-"""What a ledger costs a producer and a consumer: processor time with one and without, in turns.
+"""Measures what a ledger costs a producer and a consumer: processor time with one and without, in turns.
 
 .lab/venv/bin/python -m scripts.bench.ledger [--events N] [--rate N] [--rounds N]
 """
@@ -18,7 +18,7 @@ from scripts.bench.common import configure, machine, sandbox
 
 
 def cpu_seconds(*command: str) -> float:
-    """The processor time of a program, its start included."""
+    """Returns the processor time of a program, its start included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-P", "-m", *command], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -26,7 +26,7 @@ def cpu_seconds(*command: str) -> float:
 
 
 def main() -> None:
-    """Makes a lab, and measures."""
+    """Sets up a lab, and measures."""
     command = argparse.ArgumentParser(description=__doc__)
     command.add_argument("--events", type=int, default=40_000)
     command.add_argument("--rate", default="5000")
@@ -46,7 +46,7 @@ def measure(config: str, options: argparse.Namespace) -> None:
         for name, program in (("producer", producer), ("consumer", consumer)):
             plain, kept = [], []
             for round_ in range(options.rounds):
-                # Every consumer is a group of its own, so that each reads from the beginning.
+                # Every consumer has a group of its own, so that each reads from the beginning.
                 group = f"bench-{os.getpid()}-{round_}" if name == "consumer" else ""
                 plain.append(cpu_seconds(*program, *([f"{group}-plain"] if group else [])))
                 kept.append(cpu_seconds(*program, *([f"{group}-kept"] if group else []), "--ledger", folder))

@@ -1,4 +1,4 @@
-"""How long the lab takes to come, to come again, to be proved and to go, and how much memory it takes.
+"""Measures how long a set-up, a second one, a proof and a clean-up take, and how much memory the lab needs.
 
     .lab/venv/bin/python -m scripts.bench.lifecycle [--rounds N] [--scenario NAME] [--rate N]
 
@@ -27,15 +27,15 @@ from scripts.sandbox import Kit
 BROADCAST = "03-broadcast"
 LOOK_S = 5
 STILL = 0.01
-"""Share by which memory may still differ between two looks."""
+"""The share by which the memory may still differ between two looks."""
 MOST_LOOKS = 24
 
 
 def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often (3)")
-    parser.add_argument("--scenario", default=BROADCAST, help=f"which ({BROADCAST})")
+    parser.add_argument("--rounds", type=int, default=3, help="how often to measure (3)")
+    parser.add_argument("--scenario", default=BROADCAST, help=f"the scenario ({BROADCAST})")
     parser.add_argument("--rate", type=int, help="events a second of each producer (its own default)")
     arguments = parser.parse_args()
     rounds = arguments.rounds
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def one_round(kit: Kit, scenario: str, rate: Sequence[str]) -> dict[str, float]:
-    """Sets up, with these arguments for the rate; sets up again, looks, proves, cleans up."""
+    """Sets up, with these arguments for the rate; sets up again, measures the memory, proves, cleans up."""
     started = time.monotonic()
     first: dict[str, float] = {}
     watchers = [
@@ -88,17 +88,17 @@ def one_round(kit: Kit, scenario: str, rate: Sequence[str]) -> dict[str, float]:
 
 
 def seconds(kit: Kit, *command: str) -> float:
-    """How long a command takes."""
+    """Returns how long a command takes."""
     started = time.monotonic()
     succeed(kit, *command)
     return time.monotonic() - started
 
 
 def first_event(kit: Kit, region: str) -> float:
-    """The moment at which a consumer in a region gets its first committed event."""
+    """Returns the moment at which a consumer in a region gets its first committed event."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
-        # Until the set-up has got so far, there is no user, no cluster or no topic.
+        # Early in the set-up the user, the cluster or the topic does not exist yet.
         with contextlib.suppress(LabError, KafkaError, OSError, KeyError):
             secrets = kit.home / "regions" / region / "secrets"
             arguments = {
@@ -129,7 +129,7 @@ def first_event(kit: Kit, region: str) -> float:
 
 
 def settled(kit: Kit) -> int:
-    """Bytes of memory of the lab once they stand still, or after two minutes."""
+    """Returns the lab's memory in bytes once it no longer changes, or after two minutes."""
     before = resident(kit)
     for _ in range(MOST_LOOKS):
         time.sleep(LOOK_S)
@@ -141,7 +141,7 @@ def settled(kit: Kit) -> int:
 
 
 def resident(kit: Kit) -> int:
-    """Bytes of memory of all processes of the lab; shared pages count once."""
+    """Returns the memory in bytes of all processes of the lab; shared pages count once."""
     total = 0
     for process in processes(kit):
         with contextlib.suppress(psutil.Error):

@@ -1,10 +1,10 @@
-"""What links cost when they do nothing: mirroring and its latency through them, and beside them, in one run.
+"""Measures what unshaped links cost: mirroring and its latency through them, and without them, in one run.
 
     .lab/venv/bin/python -m scripts.bench.links [--records N] [--rate N] [--seconds N] [--rounds N] [--only-relay]
 
 The same mirrors read their source through their links, or at the node's own listener: only the address in their
-connectors changes in between. The two take turns, first one and then the other ahead, since the Java machines get
-quicker the longer they run, and the machine may have other work.
+connectors changes in between. The two take turns, and each goes first in every other round, since Java's virtual
+machines get faster the longer they run, and the machine may have other work.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000, help="events a second for the latency (1,000)")
     parser.add_argument("--seconds", type=int, default=30, help="seconds of each run of the latency (30)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind (3)")
-    parser.add_argument("--only-relay", action="store_true", help="no lab: what a relay alone takes, in a few seconds")
+    parser.add_argument(
+        "--only-relay", action="store_true", help="measure a relay alone, without a lab, in a few seconds"
+    )
     options = parser.parse_args()
     relay_alone(options.rounds)
     if options.only_relay:
@@ -84,7 +86,7 @@ def main() -> None:
 
 
 def relay_alone(rounds: int) -> None:
-    """Measures a relay between two programs of this one: bytes a second, and round trips with it and without."""
+    """Measures a relay between a client and a server here: bytes a second, and round trips with it and without."""
     with tempfile.TemporaryDirectory() as name, socket.create_server((LOOPBACK, 0)) as server:
         threading.Thread(target=_serve, args=(server,), daemon=True).start()
         folder, target = Path(name), server.getsockname()[1]
@@ -134,7 +136,7 @@ def _missing(folder: Path) -> str | None:
 
 
 def _flood(port: int, relay: psutil.Process) -> tuple[float, float]:
-    """Bytes a second of one connection for some seconds, and seconds of the relay's processor for each byte."""
+    """Returns the bytes a second of one connection, and the seconds of processor that the relay takes for each byte."""
     with socket.create_connection((LOOPBACK, port)) as connection:
         data, sent = bytes(2**18), 0
         before, started = sum(relay.cpu_times()[:2]), time.monotonic()
@@ -145,7 +147,7 @@ def _flood(port: int, relay: psutil.Process) -> tuple[float, float]:
 
 
 def _round_trip(port: int) -> float:
-    """Milliseconds of a round trip of 100 bytes: the median."""
+    """Returns the median time of a round trip of 100 bytes, in milliseconds."""
     found = []
     with socket.create_connection((LOOPBACK, port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -161,13 +163,13 @@ def _round_trip(port: int) -> float:
 
 
 def turns(rounds: int) -> Iterator[str]:
-    """Link and direct, taking turns in who is first."""
+    """Yields link and direct, each of them first in every other round."""
     for number in range(rounds):
         yield from (LINK, DIRECT) if number % 2 == 0 else (DIRECT, LINK)
 
 
 def route(kit: Kit, way: str) -> None:
-    """Has every mirror read its source through its link, or directly."""
+    """Makes every mirror read its source through its link, or directly."""
     for mirror in kit.lab.mirrors:
         direct = ",".join(connection_for(kit.lab.region(mirror.source), "admin").bootstrap_servers)
         config = connector_config(mirror)
@@ -176,7 +178,7 @@ def route(kit: Kit, way: str) -> None:
 
 
 def connector_config(mirror: Mirror, new: dict[str, str] | None = None) -> dict[str, str]:
-    """The configuration of a mirror's source connector, after it was changed if there is a new one."""
+    """Returns the configuration of a mirror's source connector; replaces it first if a new one is given."""
     access = mirror.connect
     answer = requests.request(
         "PUT" if new else "GET",
@@ -193,7 +195,7 @@ def connector_config(mirror: Mirror, new: dict[str, str] | None = None) -> dict[
 
 
 def relays(kit: Kit) -> Iterator[psutil.Process]:
-    """The lab's relays."""
+    """Yields the processes of the lab's relays."""
     for process in processes(kit):
         with contextlib.suppress(psutil.Error):
             if "loosehanger.platforms.local.relay" in process.cmdline():

@@ -1,4 +1,4 @@
-"""What a proof of many topics and partitions costs: wall and processor time, its steps, and round trips.
+"""Measures what a proof of many topics and partitions costs: wall and processor time, its steps, and round trips.
 
     .lab/venv/bin/python -m scripts.bench.many [--topics 300] [--partitions 2100] [--link-ms 500] [--beside FOLDER]
 
@@ -6,7 +6,7 @@ Two plain brokers of this machine have the same topics. One topic in ten has man
 of their partitions. ``mirrorproof doctor``, ``plan`` and ``prove --config`` run as commands of their own.
 
 With ``--link-ms`` everything that reads the target goes through a link with that round trip. With ``--beside FOLDER``
-the same proof of another checkout, which is installed, runs in turn with this one.
+the same commands of another checkout, which must be installed, run in turn with these.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tests.lab.test_fetching import librdkafka
 CLUSTERS = ("TWFueVBhcnRpdGlvbnMwMQ", "TWFueVBhcnRpdGlvbnMwMg")
 WAIT_S = 300
 HEAP = ("-Xmx1g",)
-"""Of each broker: enough for 10,000 partitions."""
+"""The heap of each broker: enough for 10,000 partitions."""
 AT_ONCE = 200
-"""Topics that are created with one request."""
+"""How many topics one request creates."""
 _LAST_LINES = 30
 _LIMITED = "limited proof"
 _LINKED = {
@@ -50,14 +50,18 @@ def main() -> None:
     """Measures, and prints tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=300, help="topics on each side (300)")
-    parser.add_argument("--partitions", type=int, default=2100, help="partitions of all of them (2,100)")
-    parser.add_argument("--records", type=int, default=1000, help="records of a partition of one topic in ten (1,000)")
+    parser.add_argument("--partitions", type=int, default=2100, help="partitions of all topics together (2,100)")
+    parser.add_argument(
+        "--records", type=int, default=1000, help="records in each partition of every tenth topic (1,000)"
+    )
     parser.add_argument("--link-ms", type=float, default=0, help="round trip to the target, in milliseconds (0)")
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout, in turn with this one")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each proof (1)")
     parser.add_argument("--timeout", type=int, default=60, help="the proof's --timeout, in seconds (60)")
-    parser.add_argument("--limit", type=int, metavar="SECONDS", help="prove once more, with that --limit")
-    parser.add_argument("--only", choices=("doctor", "plan", "prove"), action="append", default=[])
+    parser.add_argument("--limit", type=int, metavar="SECONDS", help="run one more proof, with this --limit")
+    parser.add_argument(
+        "--only", choices=("doctor", "plan", "prove"), action="append", default=[], help="run this command alone (all)"
+    )
     options = parser.parse_args()
     checkouts = [ROOT, *([options.beside.absolute()] if options.beside else [])]
     with brokers(options.link_ms) as (source, target, link), tempfile.TemporaryDirectory() as name:
@@ -84,8 +88,8 @@ def main() -> None:
 
 @contextlib.contextmanager
 def brokers(link_ms: float) -> Iterator[tuple[Broker, Broker, CountingLink | None]]:
-    """Two brokers, and the link to the second one, which exists where it has a delay."""
-    # Many partitions: an index is as large as it may become, and mapped into memory.
+    """Starts two brokers, and a link to the second one if it has a delay."""
+    # With many partitions, an index of the usual size takes too much memory: it is mapped in its full size.
     further = {"log.index.size.max.bytes": "65536", "log.cleaner.enable": "false"}
     with contextlib.ExitStack() as open_now:
         folders = [Path(open_now.enter_context(tempfile.TemporaryDirectory(prefix="lab-bench-"))) for _ in CLUSTERS]
@@ -134,7 +138,7 @@ def fill(broker: Broker, topics: int, partitions: int, records: int) -> int:
 
 
 def configuration(folder: Path, source: Broker, target: Broker, link: CountingLink | None) -> Path:
-    """Writes the file that names both clusters and the one flow; and ``old.properties`` and ``new.properties``."""
+    """Writes the file that names both clusters and the flow, and ``old.properties`` and ``new.properties``."""
     for name, broker, port in (("old", source, 0), ("new", target, link.port if link else 0)):
         text = broker.properties("admin").read_text(encoding="utf-8")
         text = text.replace(f"127.0.0.1:{broker.port}", f"127.0.0.1:{port}") if port else text
@@ -152,7 +156,7 @@ class Bench:
     """Runs the commands, and prints what each cost.
 
     Args:
-        folder: to write in.
+        folder: where it writes its files.
         file: the configuration file.
         link: the link to the target.
         timeout_s: the proof's ``--timeout``.
@@ -196,7 +200,7 @@ class Bench:
 
 
 def said(command: str, found: Cost) -> str:
-    """What a command cost, and what it found."""
+    """Returns what a command cost, and what it found."""
     try:
         document: Mapping[str, Any] = json.loads(found.output)
     except ValueError:
@@ -212,7 +216,7 @@ def said(command: str, found: Cost) -> str:
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """Prints the steps of a proof, which overlap where threads take them."""
+    """Prints the steps of a proof, which overlap where several threads run them."""
     rows: Sequence[tuple[str, ...]] = [
         (name, str(step["at"]), f"{step['s']:.1f}", f"{step['cpu_s']:.1f}", str(step["n"]))
         for name, step in sorted(found["steps"].items(), key=lambda item: float(item[1]["at"]))

@@ -1,11 +1,11 @@
-"""Milliseconds until each page of a control room is there, with 500 topics, while 50 people look.
+"""Measures how long each page of a control room takes to load, with 500 topics and 50 viewers.
 
     .lab/venv/bin/python -m scripts.bench.many_topics [--topics N] [--viewers N] [--times N]
 
 Two plain brokers and one Connect worker with MirrorMaker 2, which copies every topic under its own name, while records
 go into ten of them. The control room is a process of its own, and shows both regions. ``scripts.bench.pages`` does the
-same in a whole lab. Every page is asked for with a new connection, in turns with the others, so of each page only
-every twentieth request or so comes right after the last one; the answer's last byte counts.
+same in a whole lab. Every page is requested with a new connection, in turns with the others, so that the same page is
+seldom requested twice in a row. A request ends with the last byte of its answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ USER, PASSWORD = "viewer", "of-the-benchmark"
 STARTS_S, MIRRORED_S = 60, 240
 TOKEN = "of-the-benchmarks-prometheus"  # noqa: S105 - of a console on the loopback address, for minutes
 BUSY, PER_SECOND = 10, 50
-"""Topics that get records, and in how many batches a second."""
+"""How many topics get records, and in how many batches a second."""
 SCRAPES, SCRAPE_S = 8, 5.0
 """How often the metrics are scraped, and how long after each other."""
 
@@ -56,10 +56,10 @@ def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=500, help="topics in each region (500)")
-    parser.add_argument("--viewers", type=int, default=50, help="how many look at once (50)")
+    parser.add_argument("--viewers", type=int, default=50, help="viewers at the same time (50)")
     parser.add_argument("--times", type=int, default=30, help="requests of each page (30)")
-    parser.add_argument("--rate", type=int, default=20, help="records a second, of 300 bytes (20)")
-    parser.add_argument("--scrapes", action="store_true", help="scrape the metrics, and ask for no page")
+    parser.add_argument("--rate", type=int, default=20, help="records of 300 bytes a second (20)")
+    parser.add_argument("--scrapes", action="store_true", help="scrape the metrics, and request no page")
     parser.add_argument("--console", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.console:
@@ -103,7 +103,7 @@ def scraped(url: str, process: psutil.Process) -> str:
     for number in range(SCRAPES + 1):
         clock = time.perf_counter()
         browser.get(f"{url}/metrics", timeout=60).raise_for_status()
-        if number:  # the first one waits until everything was read
+        if number:  # the first one waits until the console has read everything
             taken.append(time.perf_counter() - clock)
         time.sleep(SCRAPE_S)  # as Prometheus does
     cores = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
@@ -114,7 +114,7 @@ def scraped(url: str, process: psutil.Process) -> str:
 def measure(
     browser: requests.Session, url: str, process: psutil.Process, times: int
 ) -> tuple[dict[str, list[float]], float]:
-    """Seconds of every request by page, and the cores that the console took meanwhile."""
+    """Returns the seconds of every request by page, and the cores that the console took meanwhile."""
     before, began = sum(process.cpu_times()[:2]), time.monotonic()
     taken = ask(browser, url, times)
     return taken, (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
@@ -129,7 +129,7 @@ def _broker(folder: Path, cluster: str) -> Iterator[Broker]:
 
 
 def create(source: Broker, number: int) -> None:
-    """Creates the topics, with a setting of their own as most have."""
+    """Creates the topics, each with an override, as most topics have."""
     client = source.admin()
     client.create_topics(
         {
@@ -150,7 +150,7 @@ def _missing(target: Broker, number: int) -> str | None:
 
 @contextlib.contextmanager
 def _records(source: Broker, rate: int, topics: int) -> Iterator[None]:
-    """Has so many records a second written to so many topics."""
+    """Writes ``rate`` records a second to the first ``topics`` topics."""
     ended = threading.Event()
 
     def write() -> None:
@@ -175,7 +175,7 @@ def _records(source: Broker, rate: int, topics: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mirror(folder: Path, source: Broker, target: Broker) -> Iterator[str]:
-    """Starts a worker with the mirror from one broker to the other; gives its address."""
+    """Starts a worker with the mirror from one broker to the other; yields its address."""
     (port,) = free_ports(1)
     url = f"http://{LOOPBACK}:{port}"
     clients = [read_properties(one.properties("admin")) for one in (source, target)]
@@ -230,7 +230,7 @@ def _refused(url: str) -> str | None:
 
 @contextlib.contextmanager
 def console(folder: Path, source: Broker, target: Broker, connect: str) -> Iterator[tuple[psutil.Process, str]]:
-    """Starts the control room; gives its process and its address."""
+    """Starts the control room; yields its process and its address."""
     (port,) = free_ports(1)
     clients = [str(one.properties("admin")) for one in (source, target)]
     file = folder / "console.json"
@@ -258,7 +258,7 @@ def _unhealthy(url: str) -> str | None:
 
 
 def serve(given: dict[str, Any]) -> None:
-    """Runs the control room in this process: the program's own, with brokers that have no TLS."""
+    """Runs the kit's own control room in this process, with brokers that have no TLS."""
     from loosehanger.console.__main__ import listen, set_up_interpreter
     from loosehanger.console.app import create_app
     from loosehanger.console.server import Server

@@ -1,11 +1,11 @@
-"""How fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
+"""Measures how fast a backlog is mirrored to both Americas at once, beside what a broker and a bare copy loop can do.
 
     .lab/venv/bin/python -m scripts.bench.mirroring [--records N] [--compression ROUNDS]
 
 For each variant a topic of three partitions is filled in Europe while the mirrors are paused; then both are resumed,
-and the clock runs from the first record in a target to the last one. The variants run in their order and then the other
-way round, since brokers get quicker the longer they run. With ``--compression``, only the manifests' own compression is
-compared with none, in turns on one lab, with records that a codec can compress.
+and the clock runs from the first record in a target to the last one. The variants run in their order and then in the
+reverse order, since brokers get faster the longer they run. With ``--compression``, only the manifests' own compression
+is compared with none, in turns on one lab, with records that a codec can compress.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def print_compressions(records: int, rounds: int) -> None:
-    """Copies with the manifests' compression and without any, in turns, and prints each rate and the medians."""
+    """Mirrors with the manifests' compression and without any, in turns, and prints each rate and the medians."""
     found: dict[str, list[float]] = {}
     spent: dict[str, list[float]] = {}
     with sandbox() as kit:
@@ -108,7 +108,7 @@ def print_compressions(records: int, rounds: int) -> None:
 
 
 def processor(kit: Kit) -> float:
-    """Seconds of processor that a lab's processes have had, which other work on the machine hardly changes."""
+    """Returns the processor time of a lab's processes in seconds, which other work on the machine hardly changes."""
     spent = 0.0
     for process in processes(kit):
         with contextlib.suppress(psutil.Error):
@@ -118,12 +118,12 @@ def processor(kit: Kit) -> float:
 
 
 def joined(rates: Sequence[float], factor: float = 1.0) -> str:
-    """The figures of one row."""
+    """Returns the figures of one row."""
     return " and ".join(f"{rate * factor:,.{0 if factor == 1.0 else 1}f}" for rate in rates)
 
 
 def baselines(kit: Kit, records: int) -> dict[str, float]:
-    """The records a second that one broker takes and gives, by Kafka's own tools."""
+    """Measures the records a second that one broker takes and serves, with Kafka's own tools."""
     create(kit, "LH.BASE")
     for mirror in kit.lab.mirrors:
         ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
@@ -143,7 +143,7 @@ def baselines(kit: Kit, records: int) -> dict[str, float]:
 
 
 def mirrored(kit: Kit, topic: str, records: int, payloads: Path | None = None) -> dict[str, float]:
-    """Records a second into each target."""
+    """Measures the records a second into each target."""
     mirrors = kit.lab.mirrors
     for mirror in mirrors:
         ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
@@ -165,7 +165,7 @@ def mirrored(kit: Kit, topic: str, records: int, payloads: Path | None = None) -
 
 
 def arrival(kit: Kit, region: str, topic: str, records: int) -> float:
-    """Records a second from the first to the last look at which a target's end offsets had grown."""
+    """Measures the records a second from the first to the last look at which a target's end offsets had grown."""
     client = admin(kit, region)
     try:
         started, seen, changed, at_start = time.monotonic(), 0, 0.0, 0
@@ -190,7 +190,7 @@ def arrival(kit: Kit, region: str, topic: str, records: int) -> float:
 
 
 def copy_loop(kit: Kit, records: int) -> float:
-    """Records a second into each of both targets, by librdkafka and without exactly-once: an ideal."""
+    """Measures the records a second into each of the two targets by librdkafka, without exactly-once: an ideal."""
     topic = "LH.COPY"
     for mirror in kit.lab.mirrors:
         ConnectClient.of(mirror.connect).act(mirror.connector, "pause")
@@ -210,7 +210,7 @@ def copy_loop(kit: Kit, records: int) -> float:
 
 
 def copy(kit: Kit, target: str, topic: str, records: int) -> float:
-    """Copies a topic from Europe to a target; returns the seconds it took."""
+    """Copies a topic from Europe to a target; returns the seconds that it took."""
     consumer = Consumer(
         librdkafka(kit, "europe")
         | {"group.id": f"bench-{target}", "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -244,7 +244,7 @@ def copy(kit: Kit, target: str, topic: str, records: int) -> float:
 
 
 def librdkafka(kit: Kit, region: str) -> dict[str, Any]:
-    """librdkafka's configuration for a region's administrator."""
+    """Returns librdkafka's configuration for a region's administrator."""
     connection = connection_for(kit.lab.region(region), "admin")
     return {
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
@@ -257,14 +257,14 @@ def librdkafka(kit: Kit, region: str) -> dict[str, Any]:
 
 
 def create(kit: Kit, topic: str, region: str = "europe") -> None:
-    """Makes a topic for a run."""
+    """Creates a topic for a run."""
     client = admin(kit, region)
     client.create_topics({topic: {"num_partitions": PARTITIONS}}, wait_for_metadata=True)
     client.close()
 
 
 def delete(kit: Kit, topic: str) -> None:
-    """Deletes a topic everywhere."""
+    """Deletes a topic in every region."""
     for region in ("europe", *TARGETS):
         client: KafkaAdminClient = admin(kit, region)
         if topic in client.list_topics():

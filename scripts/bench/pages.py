@@ -1,9 +1,9 @@
-"""Seconds until each page of the control room is there, with many topics, while many people look.
+"""Measures how long each page of the control room takes to load, with many topics and many viewers.
 
     .lab/venv/bin/python -m scripts.bench.pages [--topics N] [--viewers N] [--times N]
 
-The topics are created in Europe and mirrored to both Americas. Every page is asked for by one more viewer, in turns
-with the others, each time with a new connection: first without the viewers, then with them.
+The topics are created in Europe and mirrored to both Americas. One more viewer requests every page, in turns with the
+other pages, each time with a new connection: first without the other viewers, then with them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=500, help="topics to create (500)")
-    parser.add_argument("--viewers", type=int, default=50, help="how many look at once (50)")
+    parser.add_argument("--viewers", type=int, default=50, help="viewers at the same time (50)")
     parser.add_argument("--times", type=int, default=100, help="requests of each page (100)")
     options = parser.parse_args()
     with sandbox() as kit:
@@ -67,7 +67,7 @@ def create(kit: Kit, number: int) -> None:
     """Creates the topics, and waits until both Americas have their copies.
 
     Raises:
-        LabError: they do not have them in time.
+        LabError: a copy is still missing after ``MIRRORED_WITHIN_S``.
     """
     client = admin(kit, "europe")
     client.create_topics({f"{PREFIX}{index}": {"num_partitions": 1} for index in range(number)})
@@ -86,7 +86,7 @@ def create(kit: Kit, number: int) -> None:
 
 
 def ask(browser: requests.Session, url: str, times: int) -> dict[str, list[float]]:
-    """Seconds of every request, by page."""
+    """Requests every page in turn; returns the seconds of every request, by page."""
     taken: dict[str, list[float]] = {page: [] for page in PAGES}
     for _ in range(times):
         for page in PAGES:

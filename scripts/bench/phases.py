@@ -1,8 +1,8 @@
-"""Runs ``mirrorproof prove`` in this Python, and writes the seconds of each of its steps and the requests it sent.
+"""Runs ``mirrorproof prove`` in this Python, and writes the seconds of each of its steps and the requests that it sent.
 
     FOLDER/.lab/venv/bin/python scripts/bench/phases.py OUTPUT prove --config FILE …
 
-A program of its own, so that it can run in the environment of another checkout as well.
+It is a program of its own, so that it can also run in the environment of another checkout.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _STEPS = (
     ("loosehanger.proof.proof", "Proof", "_finish_sampling"),
     ("loosehanger.proof.proof", "Proof", "run"),
 )
-"""Module, class and method; those that another version does not have are left out."""
+"""Module, class and method; those that another version does not have are skipped."""
 
 
 def main() -> None:
-    """Runs the command; its second process, which is the proof's, measures itself."""
+    """Runs the command; its second process, which makes the proof, measures itself."""
     if sys.argv[1] == "--inside":
         output, sys.argv = sys.argv[2], [JOB, *sys.argv[3:]]
         _measure(output)
@@ -63,7 +63,7 @@ def main() -> None:
     become = os.execve
 
     def measured(program: str, command: list[str], environment: dict[str, str]) -> None:
-        # The path of this file as it was given need not hold in the job's folder.
+        # Absolute, for the job may run in another folder.
         become(program, [program, "-P", str(Path(__file__).absolute()), "--inside", output, *command[4:]], environment)
 
     os.execve = measured  # type: ignore[assignment]
@@ -79,7 +79,7 @@ def _measure(output: str) -> None:
     lock = threading.Lock()
 
     def processor() -> float:
-        """Seconds of this process and of Java, whose other threads may be busy with other steps."""
+        """Returns the processor time of this process and of Java, other threads' steps included."""
         seconds = time.process_time()
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""What a proof costs: records a second and memory, beside reading alone and beside a comparison in plain Python.
+"""Measures what a proof costs: records a second and memory, beside reading alone and a comparison in plain Python.
 
     .lab/venv/bin/python -m scripts.bench.proof [--millions N ...] [--size BYTES]
 
@@ -6,7 +6,7 @@ For each size a topic of three partitions is filled in Europe and mirrored to No
 two clusters, Kafka's ConsumerPerformance reads the same topics, and for the smallest size a single process with
 kafka-python counts records by their content. The other mirror is stopped meanwhile.
 
-With ``--beside COMMAND`` another ``prove`` (of an older checkout, say) compares the same clusters, in turn with it.
+With ``--beside COMMAND`` another ``prove``, such as an older checkout's, compares the same clusters in turn with it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--millions", type=float, nargs="+", default=[1, 5, 20], help="millions of records (1 5 20)")
     parser.add_argument("--size", type=int, default=300, help="bytes of a record (300)")
     parser.add_argument("--beside", metavar="COMMAND", help="another prove command, run in turn with this one")
-    parser.add_argument("--rounds", type=int, default=5, help="proofs of each of the two with --beside (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="proofs of each command with --beside (5)")
     arguments = parser.parse_args()
     sizes = sorted(int(millions * 1_000_000) for millions in arguments.millions)
     rows, costs = [], []
@@ -121,7 +121,7 @@ PROVE = (sys.executable, "-P", "-m", "loosehanger.cli", "prove")
 
 
 def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:
-    """Waits until the target has as many offsets as there are records, and then no more for a while."""
+    """Waits until the target has as many offsets as there are records, and its end offsets no longer grow."""
     client = admin(kit, TARGET)
     deadline, seen, since = time.monotonic() + ARRIVAL_S, 0, time.monotonic()
     while seen < records or time.monotonic() - since < 5:
@@ -136,7 +136,7 @@ def wait_until_mirrored(kit: Kit, topic: str, records: int) -> None:
 
 
 def prove(kit: Kit, topic: str, command: Sequence[str] = PROVE) -> tuple[float, int]:
-    """Seconds of a whole proof, start of Spark and all, and the most memory (bytes) that its processes had together."""
+    """Returns the seconds of a whole proof, Spark's start included, and the peak memory of its processes in bytes."""
     clients = {region: str(kit.lab.region(region).clients["prover"]) for region in ("europe", TARGET)}
     found = cost(
         kit,
@@ -152,7 +152,7 @@ def prove(kit: Kit, topic: str, command: Sequence[str] = PROVE) -> tuple[float, 
 
 
 def read(kit: Kit, region: str, topic: str, records: int) -> float:
-    """Seconds that ConsumerPerformance needs for a topic."""
+    """Returns the seconds that ConsumerPerformance needs to read a topic."""
     servers = connection_for(kit.lab.region(region), "admin").bootstrap_servers
     output = finished(
         kafka_tool(
@@ -164,7 +164,7 @@ def read(kit: Kit, region: str, topic: str, records: int) -> float:
 
 
 def in_python(kit: Kit, topic: str) -> float:
-    """Seconds that one process needs to compare both sides with kafka-python and a multiset of hashes."""
+    """Returns the seconds that one process needs to compare both sides with kafka-python and a multiset of hashes."""
     started = time.monotonic()
     found: Counter[tuple[int, bytes]] = Counter()
     for region, sign in (("europe", 1), (TARGET, -1)):

@@ -1,4 +1,4 @@
-"""False alarms of ``./lab status``, ``./lab watch`` and Prometheus: what they report of a lab without a fault.
+"""Looks for false alarms of ``./lab status``, ``./lab watch`` and Prometheus: what they report of a healthy lab.
 
     .lab/venv/bin/python -m scripts.bench.quiet [--minutes N] [--stage-minutes N] [--pause S] [SCENARIO ...]
 
@@ -6,7 +6,7 @@ Sets up one scenario after the other, starts a watch with canaries, and asks for
 same after each stage, from each one to the first that may follow it. A Prometheus and an Alertmanager with the lab's
 rules run beside it from the first set-up on: through a clean-up, a second set-up, the minutes, the stages and the last
 clean-up. Prints how often it asked, how long an answer took, each problem that was reported, and each alert that fired.
-Ends with 1 if there was one, or if the watch showed nothing.
+Exits with 1 if anything was reported, or if the watch showed nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from scripts.bench.common import PORT_BASE, percentiles, sandbox
 from scripts.sandbox import Kit
 
 CLEANED_S = 30
-"""How long no alert may fire after the last clean-up: longer than any of the lab's rules waits."""
+"""Seconds after the last clean-up in which no alert may fire: longer than any of the lab's rules waits."""
 
 RESUMED = "starting over:"
-"""What a watch says where a stage has made a cluster anew."""
+"""How the line of a watch begins where a stage has recreated a cluster."""
 
 UNREMARKABLE: dict[str, list[object]] = {"notes": [], "not_judged": []}
-"""What a watch says of a stage's own work: which mirrors it has changed, and what no claim covers."""
+"""What a watch reports about a stage's own work: which mirrors it changed, and what no claim covers."""
 
 
 class Look(NamedTuple):
@@ -52,12 +52,12 @@ class Look(NamedTuple):
 
 
 def main() -> int:
-    """Asks, and prints what was reported; returns the exit code."""
+    """Asks for the status, and prints what was reported; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all, if none is named")
     parser.add_argument("--minutes", type=float, default=10, help="minutes after the set-up (10)")
     parser.add_argument("--stage-minutes", type=float, default=1, help="minutes after each stage (1); 0: no stages")
-    parser.add_argument("--pause", type=float, default=2, help="seconds from one answer to the next question (2)")
+    parser.add_argument("--pause", type=float, default=2, help="seconds from one answer to the next request (2)")
     parser.add_argument("--port-base", type=int, default=PORT_BASE, help="the lab's first port (%(default)s)")
     options = parser.parse_args()
     alarms = 0
@@ -76,13 +76,13 @@ def main() -> int:
                     alarms += report(scenario, command, looks, reported)
                 run(kit, "cleanup")
                 if watched:
-                    time.sleep(CLEANED_S)  # there is nothing to wait for: no alert may come
+                    time.sleep(CLEANED_S)  # a fixed time, since no alert may fire
                     alarms += report_alerts(scenario, watched)
     return 1 if alarms else 0
 
 
 def alerting(kit: Kit, stack: contextlib.ExitStack) -> Monitoring | None:
-    """Starts Prometheus and Alertmanager beside a lab; None before a stage has made its control room."""
+    """Starts Prometheus and Alertmanager beside a lab; returns None where the lab has no control room yet."""
     if not scraped(kit.lab):
         return None
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "monitoring"
@@ -97,9 +97,9 @@ def run(kit: Kit, *command: str) -> None:
 
 
 def commands(scenario: str, minutes: float, stage_minutes: float) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The commands that set a scenario up and bring it from each stage to the first that may follow it.
+    """Yields the commands that set a scenario up and bring it from each stage to the first that may follow it.
 
-    With each, the minutes after it.
+    With each come the minutes for which the lab is watched after it.
     """
     yield ("setup", scenario), minutes
     known, reached = read_scenario(scenario).stages, [SETUP]
@@ -113,7 +113,7 @@ def commands(scenario: str, minutes: float, stage_minutes: float) -> Iterator[tu
 
 @contextlib.contextmanager
 def watching(kit: Kit) -> Iterator[Callable[[], list[str]]]:
-    """A watch beside the questions; yields what gives the alarms of all that it has shown so far, each once."""
+    """Runs a watch; yields a function that returns the alarms that it has shown so far, each once."""
     output = kit.home / "quiet-watch.json"
     with output.open("w") as file:
         process = kit.start(file, "watch", "--json", "--canary", "30", "--every", "5")
@@ -125,7 +125,7 @@ def watching(kit: Kit) -> Iterator[Callable[[], list[str]]]:
 
 
 def watch_alarms(output: Path) -> list[str]:
-    """Returns the alarms in a watch's output; an alarm as well if it shows nothing."""
+    """Returns the alarms in a watch's output; that it has shown nothing is an alarm, too."""
     found: dict[str, None] = {}
     documents = 0
     for line in output.read_text(encoding="utf-8").split("\n")[:-1]:
@@ -142,7 +142,7 @@ def watch_alarms(output: Path) -> list[str]:
 
 
 def quiet(kit: Kit, seconds: float, pause: float) -> Iterator[Look]:
-    """Asks for the status until this time is over, with a pause after each answer."""
+    """Asks for the status for this many seconds, with a pause after each answer."""
     began = time.monotonic()
     while (after := time.monotonic() - began) < seconds:
         done = kit.run("status", "--json")
@@ -158,11 +158,11 @@ def quiet(kit: Kit, seconds: float, pause: float) -> Iterator[Look]:
             if not one["healthy"]
         ]
         yield Look(after, took, (*(f"{one['where']}: {one['cause']}" for one in found["problems"]), *ill))
-        time.sleep(pause)  # so that a slow machine has time for the lab itself
+        time.sleep(pause)  # leaves a slow machine time for the lab itself
 
 
 def report(scenario: str, command: tuple[str, ...], looks: list[Look], watched: list[str]) -> int:
-    """Prints what was reported; returns how many answers had a problem, and alarms the watch."""
+    """Prints what was reported; returns the number of answers with a problem and of the watch's alarms together."""
     alarms = [look for look in looks if look.reported]
     p50, p95, _ = percentiles([look.took_s for look in looks])
     print(
@@ -178,7 +178,7 @@ def report(scenario: str, command: tuple[str, ...], looks: list[Look], watched: 
 
 
 def report_alerts(scenario: str, watched: Monitoring) -> int:
-    """Prints the alerts that a scenario's Alertmanager handed on; returns how many."""
+    """Prints the alerts that a scenario's Alertmanager sent; returns how many."""
     fired = [notice for notice in watched.notices if notice.firing]
     scrapes = watched.query("sum(count_over_time(up[2h]))")
     count = scrapes[0]["value"][1] if scrapes else "0"

@@ -1,8 +1,8 @@
-"""The CPU use of an idle lab without viewers, by kind of process.
+"""Measures the CPU use of an idle lab without viewers, by kind of process.
 
     .lab/venv/bin/python -m scripts.bench.rest [--scenario NAME] [--after SECONDS] [--seconds SECONDS] [--rate N]
 
-Java compiles what it runs in the minutes after the set-up, so it looks some time after that.
+Java compiles what it runs in the minutes after the set-up, so the measurement begins some minutes later.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ KINDS = {
     "supervisord": "process managers",
     "auto_restart": "process managers",
 }
-"""By what a process's command has."""
+"""The kinds of processes, by words in their command lines."""
 OTHERS = "others"
 
 
 def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scenario", default="03-broadcast", help="which (03-broadcast)")
-    parser.add_argument("--after", type=float, default=240, help="seconds from the set-up to the look (240)")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to look (60)")
-    parser.add_argument("--rate", help="events a second of each producer, in place of its own")
+    parser.add_argument("--scenario", default="03-broadcast", help="the scenario (03-broadcast)")
+    parser.add_argument("--after", type=float, default=240, help="seconds from the set-up to the measurement (240)")
+    parser.add_argument("--seconds", type=float, default=60, help="seconds of the measurement (60)")
+    parser.add_argument("--rate", help="events a second of each producer (its own default)")
     options = parser.parse_args()
     with sandbox() as kit:
         succeed(kit, "setup", options.scenario, *(["-e", f"producer_rate={options.rate}"] if options.rate else []))
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def used(kit: Kit) -> dict[tuple[int, str], float]:
-    """Seconds of processor that each process of the lab has taken, by its id and kind."""
+    """Returns the seconds of processor time that each process of the lab has taken, by its id and kind."""
     found = {}
     for process in processes(kit):
         with contextlib.suppress(psutil.Error):

@@ -1,10 +1,9 @@
-"""The cost of a scrape of the control room's metrics, at the highest rate of the lab's own producer.
+"""Measures the cost of a scrape of the control room's metrics, up to the highest rate of the lab's own producer.
 
     .lab/venv/bin/python -m scripts.bench.scrape [--rate N] [--seconds N]
 
 It scrapes every 5 seconds, as the lab's profile does, with one connection, as Prometheus does. The aim is 50 ms. The
-processor's time is that of the console's process during the scrape: what it does for other reasons at that moment
-counts too.
+processor time is all that the console's process takes during the scrape, for other work, too.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ def main() -> None:
             succeed(kit, "setup", "03-broadcast", "-e", f"producer_rate={rate}")
             rows.append(run(kit, rate, options.seconds))
             print(*rows[-1], flush=True)
-    print(f"\n{options.seconds} s of each rate, a scrape each {INTERVAL_S:.0f} s; {machine()}; aim {AIM_MS} ms\n")
-    header = ("events/s", "scrape p50, ms", "p99, ms", "of the processor, ms", "series", "kB", "records/s copied")
+    print(f"\n{options.seconds} s of each rate, a scrape every {INTERVAL_S:.0f} s; {machine()}; aim {AIM_MS} ms\n")
+    header = ("events/s", "scrape p50, ms", "p99, ms", "processor time, ms", "series", "kB", "records/s copied")
     print(table(header, rows))
 
 
 def run(kit: Kit, rate: int, seconds: int) -> tuple[str, ...]:
-    """Scrapes for so many seconds: a row of the table."""
+    """Scrapes for this many seconds; returns a row of the table."""
     region, console = room(kit)
     process = console_process(kit, console)
     browser = requests.Session()
@@ -76,12 +75,12 @@ def run(kit: Kit, rate: int, seconds: int) -> tuple[str, ...]:
 
 
 def room(kit: Kit) -> tuple[Region, WebConsole]:
-    """The console that serves metrics, and its region."""
+    """Returns the console that serves metrics, and its region."""
     return next((region, one) for region in kit.lab.regions.values() for one in region.consoles if one.scraper)
 
 
 def console_process(kit: Kit, console: WebConsole) -> psutil.Process:
-    """The process of a console: the one that listens at its port."""
+    """Returns the process of a console: the one that listens on its port."""
     port = int(console.url.rstrip("/").rpartition(":")[2])
     return next(
         process
@@ -91,7 +90,7 @@ def console_process(kit: Kit, console: WebConsole) -> psutil.Process:
 
 
 def copied(text: str) -> float:
-    """The records that the console has read of all copies."""
+    """Returns how many records the console has read from all copies."""
     lines = [line for line in text.splitlines() if line.startswith("loosehanger_mirror_copied_records_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 

@@ -1,10 +1,10 @@
-"""Whether a link that falls silent under load leaves anything missing or doubled: many silences, a proof after each.
+"""Proves whether a link that falls silent under load leaves records missing or duplicate: many silences, a proof each.
 
     .lab/venv/bin/python -m scripts.bench.silences [--runs N] [--seed N] [--rate N] [--for SECONDS] [--keep FOLDER]
 
-Each silence has a direction and a length between 20 and 90 seconds, both from the seed. Where a proof is not
-``proved``, everything that explains it is kept: the proof's document, the workers' logs, and a dump of the log
-segments of every partition that differs, with producer ids, epochs and markers.
+Each silence has a direction and a length between 20 and 90 seconds, both from the seed. Where the verdict of a proof is
+not ``proved``, everything that explains it is kept: the proof's document, the workers' logs, and a dump of the log
+segments of every topic at both ends, with producer ids, epochs and markers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Silence(NamedTuple):
 
 
 def silences(seed: int, runs: int) -> list[Silence]:
-    """The silences that a seed gives."""
+    """Returns the silences that follow from a seed."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     return [Silence(chance.choice(sorted(DIRECTIONS)), chance.randint(SHORTEST_S, LONGEST_S)) for _ in range(runs)]
 
@@ -50,11 +50,11 @@ def silences(seed: int, runs: int) -> list[Silence]:
 def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10, help="silences (10)")
-    parser.add_argument("--seed", type=int, default=1, help="of directions and lengths (1)")
+    parser.add_argument("--runs", type=int, default=10, help="how many silences (10)")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of directions and lengths (1)")
     parser.add_argument("--rate", type=int, default=300, help="events a second (300)")
-    parser.add_argument("--from", type=int, default=1, dest="first", help="the first of them to run (1)")
-    parser.add_argument("--for", type=float, dest="limit_s", help="begin no other silence after this many seconds")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first silence to run (1)")
+    parser.add_argument("--for", type=float, dest="limit_s", help="begin no silence after this many seconds")
     parser.add_argument("--keep", type=Path, default=Path("silences"), help="where to keep what explains a difference")
     options = parser.parse_args()
     rows: list[tuple[str, ...]] = []
@@ -66,7 +66,7 @@ def main() -> None:
                 if number < options.first:
                     continue
                 if options.limit_s and rows and time.monotonic() - begun > options.limit_s:
-                    print(f"the next one is --from {number}")
+                    print(f"stopped before silence {number}; --from {number} continues")
                     break
                 measured = one(kit, silence, options.keep / str(number))
                 rows.append((f"{number}", silence.direction, f"{silence.seconds}", *measured))
@@ -81,7 +81,7 @@ def one(kit: Kit, silence: Silence, keep: Path) -> tuple[str, ...]:
     succeed(kit, "link", *DIRECTIONS[silence.direction], "--silent")
     begun = time.monotonic()
     wait_for(
-        lambda: None if time.monotonic() - begun >= silence.seconds else "it is not over",
+        lambda: None if time.monotonic() - begun >= silence.seconds else "the silence is not over",
         silence.seconds + 10,
         "the end of the silence",
     )
@@ -96,7 +96,7 @@ def one(kit: Kit, silence: Silence, keep: Path) -> tuple[str, ...]:
     recovered = time.monotonic() - healed
     done = kit.run("prove", "--json", "--timeout", str(RECOVERY_S), timeout=900)
     if not done.stdout:
-        raise LabError(f"prove ended with {done.returncode}: {done.stderr.strip()}")
+        raise LabError(f"prove exited with {done.returncode}: {done.stderr.strip()}")
     document = json.loads(done.stdout)
     totals = document["totals"]
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Viewers of the control room: each is a process of its own, which costs the benchmark next to nothing."""
+"""Viewers of the control room: each is a process of its own, which costs the benchmark next to no processor time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scripts.sandbox import Kit
 MAP, MESSAGES = "/events/views/map", "/events/messages"
 _LOOK_S = 0.2
 _TIME_IS_UP = 28
-"""curl's exit code when a viewer's time is over."""
+"""curl's exit code when a viewer's time is up."""
 _SLOW = "2k"
-"""Bytes per second of slow viewers, who must lose messages rather than make the console buffer them."""
+"""Bytes a second of slow viewers: the console must drop messages rather than buffer them."""
 
 
 def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
-    """A viewer of a console."""
+    """Signs a viewer in to a console of a lab; returns the session and the console."""
     region, console = next(
         (region, console) for region in kit.lab.regions.values() for console in region.consoles if console.name == name
     )
@@ -35,7 +35,7 @@ def signed_in(kit: Kit, name: str) -> tuple[requests.Session, WebConsole]:
 
 
 def sign_in(url: str, username: str, password: str) -> requests.Session:
-    """A viewer of the console at an address."""
+    """Signs a viewer in to the console at an address; returns the session."""
     browser = requests.Session()
     browser.trust_env = False
     form = {"username": username, "password": password}
@@ -45,7 +45,7 @@ def sign_in(url: str, username: str, password: str) -> requests.Session:
 
 @contextlib.contextmanager
 def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
-    """So many people look at the control room of a lab, as ``viewers_of`` does."""
+    """Lets a number of viewers look at the control room of a lab: see ``viewers_of``."""
     browser, console = signed_in(kit, "control-room")
     with viewers_of(browser, console.url, kit.home, number, restless=restless):
         yield
@@ -53,22 +53,22 @@ def viewers(kit: Kit, number: int, *, restless: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def viewers_of(browser: requests.Session, url: str, folder: Path, number: int, *, restless: bool) -> Iterator[None]:
-    """So many people look, half of them at the map, half at live messages; every tenth reads slowly.
+    """Lets a number of viewers look, half of them at the map, half at live messages; every tenth reads slowly.
 
     Args:
-        browser: one who is signed in; the others use the same session.
-        url: the console.
-        folder: where the session is kept for them.
-        number: how many at once.
-        restless: whether they go, and come back, every three to seven seconds.
+        browser: a session that is signed in; all viewers use it.
+        url: the address of the console.
+        folder: where the session is kept for the viewers.
+        number: how many viewers look at the same time.
+        restless: whether viewers leave, and come back, every three to seven seconds.
 
     Raises:
-        LabError: curl is missing, which the viewers use, or a viewer received nothing.
+        LabError: curl, which the viewers use, is missing; or the console refused a viewer.
     """
     curl = shutil.which("curl")
     if curl is None:
-        raise LabError("curl is not there: the viewers need it")
-    # Every user of the machine can read a command line.
+        raise LabError("curl is not installed, and the viewers need it; install it")
+    # In a file, for every user of the machine can read a command line.
     session = folder / "viewers.curl"
     write_file(session, "".join(f'cookie = "{cookie.name}={cookie.value}"\n' for cookie in browser.cookies))
     turns = itertools.count()
@@ -106,4 +106,6 @@ def viewers_of(browser: requests.Session, url: str, folder: Path, number: int, *
             person.terminate()
             person.wait()
         if refused:
-            raise LabError(f"curl, which is what viewers look with, ended with {', '.join(map(str, sorted(refused)))}")
+            raise LabError(
+                f"curl of a viewer exited with {', '.join(map(str, sorted(refused)))}; the console refused it"
+            )

@@ -1,10 +1,10 @@
-"""How long after its production an event counts in the watch's aggregates, where it was written and in a target.
+"""Measures how long after its production an event counts in the watch's totals, at its source and in a target.
 
     .lab/venv/bin/python -m scripts.bench.watching [--rate N ...] [--seconds N]
 
 Kafka's ProducerPerformance writes orders to LH.ORDERS in Europe at a steady rate while ``watch`` runs. A document of
-the watch that counts N orders has shown the N oldest of them; each order's delay is the time of the first document that
-counts it, less the record's timestamp. All clocks are the same one.
+the watch that counts N orders has shown the N oldest of them. An order's delay is the time of the first document that
+counts it, minus the record's timestamp; both times come from the same clock.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ MINUTE_S = 60
 
 @dataclass
 class Shown:
-    """When the watch has counted how many orders, by region: (epoch in ms, orders), in the order of time."""
+    """How many orders the watch had counted at which time, by region: (epoch in ms, orders), oldest first."""
 
     counts: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: {region: [] for region in REGIONS})
     rounds: list[float] = field(default_factory=list)
     """When each document came, in seconds."""
     since: float = 0.0
-    """From when on it counts, epoch in ms."""
+    """The time from which the watch counts, as epoch in ms."""
     faults: int = 0
     """Findings, notes and problems in the newest document."""
 
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
-    """The delay of every order in seconds, by region."""
+    """Returns the delay of every order in seconds, by region."""
     shutil.rmtree(kit.home / "watch", ignore_errors=True)
     shown = Shown()
     watching = subprocess.Popen(
@@ -98,7 +98,7 @@ def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
     reader.start()
     try:
         wait_until_counted(shown, 0)
-        # It begins with the ten seconds in which it was started, and what they have of an earlier run.
+        # The watch begins with the ten seconds in which it was started, which may have orders of an earlier run.
         before = max(found[-1][1] for found in shown.counts.values())
         memory, begun = resident(watching), len(shown.rounds)
         finished(
@@ -124,18 +124,18 @@ def run(kit: Kit, rate: int, seconds: int) -> dict[str, list[float]]:
 
 
 def percentiles_text(delays: list[float]) -> tuple[str, ...]:
-    """Percentiles of delays, as text."""
+    """Returns percentiles of delays, as text."""
     return tuple(f"{value:.1f}" for value in percentiles(delays))
 
 
 def resident(watching: subprocess.Popen[str]) -> int:
-    """The memory of a watch and of its Java machine, in MiB."""
+    """Returns the memory of a watch and of its Java virtual machine, in MiB."""
     process = psutil.Process(watching.pid)
     return sum(one.memory_info().rss for one in (process, *process.children(recursive=True))) // 2**20
 
 
 def payloads(folder: Path) -> Path:
-    """A file of orders of the shop, one a line."""
+    """Writes a file of the shop's orders, one a line, and returns its path."""
     shop, found = Shop(seed=1, topics=("ORDERS",)), list[str]()
     while len(found) < PAYLOADS:
         found += [event.value.decode() for event in shop.step(round(shop.due * 1000))]
@@ -145,23 +145,29 @@ def payloads(folder: Path) -> Path:
 
 
 def follow(watching: subprocess.Popen[str], shown: Shown) -> None:
-    """Takes the watch's documents as they come."""
+    """Reads the watch's documents as they arrive."""
     for line in watching.stdout or ():
         shown.take(json.loads(line))
 
 
 def wait_until_counted(shown: Shown, orders: int) -> None:
-    """Waits until the watch has counted so many orders everywhere, and fails when that takes too long."""
+    """Waits until the watch has counted this many orders in every region.
+
+    Raises:
+        TimeoutError: it has not within ``SHOWN_S``.
+    """
     deadline = time.monotonic() + SHOWN_S
     while not all(found and found[-1][1] >= orders for found in shown.counts.values()):
         if time.monotonic() > deadline:
-            message = f"{orders} orders not within {SHOWN_S} s: { {r: f[-1:] for r, f in shown.counts.items()} }"
+            message = (
+                f"{orders} orders were not counted within {SHOWN_S} s: { {r: f[-1:] for r, f in shown.counts.items()} }"
+            )
             raise TimeoutError(message)
         time.sleep(LOOK_S)
 
 
 def timestamps(kit: Kit, since: float) -> list[int]:
-    """When the orders were written, in epoch milliseconds, oldest first."""
+    """Returns the times at which the orders were written, in epoch milliseconds, oldest first."""
     found: list[int] = []
     with KafkaConsumer(**connection_for(kit.lab.region("europe"), "prover").kafka_python()) as consumer:
         partitions = [TopicPartition(TOPIC, number) for number in consumer.partitions_for_topic(TOPIC) or ()]
@@ -179,7 +185,7 @@ def timestamps(kit: Kit, since: float) -> list[int]:
 
 
 def delays(written: list[int], counts: list[tuple[float, int]]) -> list[float]:
-    """Of each order, oldest first, the seconds until a document counted it."""
+    """Returns for each order, oldest first, the seconds until a document counted it."""
     found: list[float] = []
     for shown_at, counted in counts:
         found += [(shown_at - at) / 1000 for at in written[len(found) : counted]]

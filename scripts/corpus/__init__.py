@@ -1,1 +1,1 @@
-"""The corpus of damage: its cases written to two clusters, and the answers of those who compare them scored."""
+"""The corpus of damage: writes its cases to two clusters, and scores the answers of tools that compare these."""

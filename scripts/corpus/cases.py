@@ -15,7 +15,7 @@ from loosehanger.paths import ROOT
 FOLDER = ROOT / "corpus"
 PREFIX = "case."
 COUNTS = ("missing", "duplicates", "unexpected", "altered", "moved", "reordered", "expired")
-"""What a case expects numbers of; one that it leaves out is 0."""
+"""The differences of which a case expects a number; one that it leaves out is 0."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEYS = {
     "case": {"id", "says", "source", "copy", "target", "names", "expect"},
@@ -47,7 +47,7 @@ class CaseRecord:
 
 @dataclass(frozen=True)
 class Case:
-    """A case, as its file has it."""
+    """A case, as its file describes it."""
 
     id: str
     says: str
@@ -73,11 +73,11 @@ class Case:
         return int(self.copy.get("partitions", self.source.get("partitions", 1)))
 
     def counts(self) -> dict[str, int]:
-        """The numbers that it expects."""
+        """Returns how many differences of each kind the case expects."""
         return {name: int(self.expect.get(name, 0)) for name in COUNTS}
 
     def written(self, base_ms: int) -> list[CaseRecord]:
-        """The records that a producer sends to the source, in this order, aborted ones included.
+        """Returns the records that a producer sends to the source, in this order, aborted ones included.
 
         Args:
             base_ms: the time of the first one.
@@ -95,7 +95,7 @@ class Case:
         return found
 
     def copied(self, base_ms: int) -> list[CaseRecord]:
-        """The records that the copier writes to the target, in this order."""
+        """Returns the records that the copier writes to the target, in this order."""
         written, aborted = self.written(base_ms), set(self.source.get("aborted", ()))
         if any("with_aborted" in fault for fault in self.target):
             aborted = set()

@@ -1,4 +1,4 @@
-"""Scores answers about the cases of the corpus: those of the proof, and of the scripts that people write for it."""
+"""Scores answers about the cases of the corpus: the proof's, and those of scripts that people write instead."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Answers = Mapping[str, Answer]
 
 @dataclass
 class Score:
-    """How many cases a tool answered right, and which it did not."""
+    """How many cases a tool answered right, and which it answered wrong."""
 
     damage_found: int = 0
     damage: int = 0
@@ -43,7 +43,7 @@ class Score:
     undecidable: int = 0
     exact_counts: int = 0
     wrong: dict[str, str] = field(default_factory=dict)
-    """By the id of a case, what was said and what is right."""
+    """The given answer and the expected one, by the id of the case."""
 
 
 def score(cases: Sequence[Case], answers: Answers) -> Score:
@@ -63,7 +63,7 @@ def score(cases: Sequence[Case], answers: Answers) -> Score:
         else:
             found.undecidable += 1
             found.undecidable_admitted += answer.verdict == right
-        # Where the topic itself is missing, the number of its records is not asked for.
+        # Where the topic itself is missing, the number of missing records does not matter.
         counted = case.copy.get("absent") or right == "inconclusive" or answer.counts == case.counts()
         if answer.verdict != right:
             found.wrong[case.id] = f"{answer.verdict or 'no answer'}, expected {right}"
@@ -79,12 +79,12 @@ def _shown(counts: Mapping[str, int]) -> str:
 
 
 def configuration(cases: Sequence[Case], source: Path, target: Path) -> str:
-    """A configuration file of ``mirrorproof`` for all cases: one flow, and one for each case with names of its own.
+    """Returns ``mirrorproof``'s configuration for all cases: one flow, and one for each case with names of its own.
 
     Args:
         cases: the cases.
-        source: client properties of the one cluster.
-        target: the same of the other one.
+        source: client properties of the source cluster.
+        target: client properties of the target cluster.
     """
     own = [case for case in cases if case.names is not None]
     plain = {
@@ -103,7 +103,7 @@ def configuration(cases: Sequence[Case], source: Path, target: Path) -> str:
 
 
 def of_the_proof(cases: Sequence[Case], document: Mapping[str, Any]) -> dict[str, Answer]:
-    """The answers in the document of ``mirrorproof prove --json``."""
+    """Returns the answers in the document of ``mirrorproof prove --json``."""
     flows = {flow["topic"]: flow for flow in document["flows"]}
     claims = {claim["mirror"]: claim for claim in document["claims"] if "mirror" in claim}
     answers = {}
@@ -117,13 +117,13 @@ def of_the_proof(cases: Sequence[Case], document: Mapping[str, Any]) -> dict[str
 
 
 def of_end_offsets(cases: Sequence[Case], source: Connection, target: Connection) -> dict[str, Answer]:
-    """The answers of a script that compares the end offset of every partition, as from ``kafka-get-offsets``."""
+    """Returns the answers of a script that compares end offsets by partition, as from ``kafka-get-offsets``."""
     sides = [_ends(source), _ends(target)]
     return _of_numbers(cases, *sides)
 
 
 def of_counts(cases: Sequence[Case], source: Connection, target: Connection) -> dict[str, Answer]:
-    """The answers of a script that reads every partition on both sides and compares the numbers of records."""
+    """Returns the answers of a script that reads every partition on both sides and compares the numbers of records."""
     return _of_numbers(cases, _counted(source), _counted(target))
 
 
@@ -144,22 +144,17 @@ def _places(consumer: KafkaConsumer) -> list[TopicPartition]:
 
 def _ends(connection: Connection) -> dict[str, dict[int, int]]:
     with KafkaConsumer(**connection.kafka_python(), group_id=None) as consumer:
-        places = [
-            TopicPartition(name, part) for name in consumer.topics() for part in consumer.partitions_for_topic(name)
-        ]
         found: dict[str, dict[int, int]] = {}
-        for place, end in consumer.end_offsets(places).items():
+        for place, end in consumer.end_offsets(_places(consumer)).items():
             found.setdefault(place.topic, {})[place.partition] = end
         return found
 
 
 def _counted(connection: Connection) -> dict[str, dict[int, int]]:
-    """How many records each partition gives to a consumer that reads committed ones."""
+    """Returns how many records a consumer that reads committed ones gets from each partition."""
     settings = {**connection.kafka_python(), "group_id": None, "isolation_level": "read_committed"}
     with KafkaConsumer(**settings, max_partition_fetch_bytes=8 * 1024 * 1024) as consumer:
-        places = [
-            TopicPartition(name, part) for name in consumer.topics() for part in consumer.partitions_for_topic(name)
-        ]
+        places = _places(consumer)
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
         ends = consumer.end_offsets(places)

@@ -1,4 +1,4 @@
-"""Writes the cases of the corpus to two clusters: one topic for each, with everything that its copier did wrong."""
+"""Writes the cases of the corpus to two clusters: a topic on each side for each case, the copy with its damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.corpus.cases import Case, CaseRecord
 
 _PATIENCE_S = 60
 _TRANSACTION_MS = 900_000
-"""As long as a broker allows: what a case leaves open stays open."""
+"""The longest that a broker allows, so that a transaction that a case leaves open stays open."""
 _LARGEST = 2_000_000
 _JUNK = b"former"
 
@@ -46,7 +46,11 @@ class SideWriter:
         self._admin.close()
 
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
-        """Creates topics: partitions and settings of each, by name."""
+        """Creates topics.
+
+        Args:
+            topics: the partitions and settings of each, by its name.
+        """
         wanted = {
             name: {
                 "num_partitions": side.get("partitions", 1),
@@ -62,7 +66,7 @@ class SideWriter:
         """Sends records without a transaction."""
         codec = {"compression_type": compression} if compression else {}
         if any(map(_is_refused, records)):
-            # Not for all of them: it takes the time 0 for now.
+            # Only these: librdkafka writes the present time in place of the timestamp 0.
             self._send_by_librdkafka(topic, records)
             return
         with KafkaProducer(**self._settings, **codec) as producer:
@@ -87,7 +91,7 @@ class SideWriter:
             raise LabError(f"{topic}: not every record was written: {', '.join(problems[:1]) or 'no answer'}")
 
     def transact(self, topic: str, records: Sequence[CaseRecord], size: int) -> None:
-        """Sends records in transactions of so many."""
+        """Sends records in transactions of ``size`` records each."""
         with self._transactional(topic) as producer:
             for start in range(0, len(records), size):
                 producer.begin_transaction()
@@ -147,12 +151,12 @@ def write(cases: Sequence[Case], source: Connection, target: Connection, base_ms
 
     Args:
         cases: the cases.
-        source: administrator's way into an empty cluster.
-        target: the same for the other one.
+        source: an administrator's connection to an empty cluster.
+        target: the same for the other cluster.
         base_ms: the time of each case's first record.
 
     Returns:
-        The writers; what cases leave open is open until they are closed.
+        The writers; they hold open the transactions that cases leave open.
     """
     here, there = SideWriter(source), SideWriter(target)
     here.create({case.topic: case.source for case in cases if not case.source.get("absent")})

@@ -63,7 +63,7 @@ def compare(
         place: the copy, for messages.
         wanted: what was acknowledged: run, partition and sequence numbers.
         source: how often the source has each record, by partition.
-        copy: the same of the copy.
+        copy: the same for the copy.
     """
     count = missing = twice = gone = 0
     for run, partition, numbers in wanted:
@@ -80,7 +80,7 @@ def compare(
 
 
 class Accountant:
-    """Reads the topics of one lab; each record once, however often it is asked.
+    """Reads the topics of one lab, and each record only once.
 
     Args:
         lab: the lab, with ledgers.
@@ -93,11 +93,11 @@ class Accountant:
         self._ids: dict[str, str] = {}
 
     def acknowledged(self) -> Acknowledged:
-        """Returns what is acknowledged by now."""
+        """Returns what has been acknowledged until now."""
         return acknowledged(read_entries(file for folder in self._lab.ledgers for file in ledger_files(folder)))
 
     def counts(self, wanted: Acknowledged) -> list[CopyCount]:
-        """Returns an account of each copy of a topic that a producer with a ledger writes.
+        """Returns a count for each copy of a topic that a producer with a ledger writes.
 
         Raises:
             LabError: a cluster does not answer, or a topic cannot be read to its end.
@@ -155,10 +155,10 @@ class Accountant:
             moved, before = time.monotonic(), dict(wanted)
             while any(before[place] < ends[place] for place in wanted):
                 if time.monotonic() - moved > STANDSTILL_S:
-                    raise LabError(f"{region}: nothing read for {STANDSTILL_S:.0f} s of {sorted(wanted)}")
+                    raise LabError(f"{region}: no record read for {STANDSTILL_S:.0f} s from {sorted(wanted)}")
                 for place, records in consumer.poll(timeout_ms=500).items():
                     for record in records:
-                        # What comes after the end is left to the next time.
+                        # Records from the end offset on are left to the next call.
                         if record.offset < ends[place] and (number := number_of(record.headers)):
                             seen[place.partition][number] += 1
                 now = {place: min(consumer.position(place), ends[place]) for place in wanted}

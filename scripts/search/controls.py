@@ -1,4 +1,4 @@
-"""Damage that the search is not shown: each must make one of its oracles find something."""
+"""Controls of the search: undeclared damage, each of which one of its oracles must find."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scripts.search.schedules import Placed, Schedule, candidates
 
 READ_S = 60.0
 ORACLES = ("proof", "cause", "recovery", "records")
-"""Those with a control, in its order."""
+"""The oracles that have a control, in the order of the controls."""
 
 
 class Control(NamedTuple):
@@ -39,20 +39,21 @@ def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
     """Yields a control for each oracle, of faults that the scenario can have.
 
     Raises:
-        LabError: the catalogue has no fault of a kind that is needed.
+        LabError: the catalogue has no fault that a control needs.
     """
 
     def pick(verdict: str, *, named: bool) -> Placed:
         for fault, mirror in candidates(lab, list(faults.values())):
             proof = fault.noticed.proof
-            # One that takes no broker or worker away, where other commands would wait for it.
+            # No fault that takes away a broker or a worker: other commands would wait for it.
             fits = depth(fault) <= 1 and (accuses(fault) if named else not fault.noticed.status)
             if proof and proof.verdict == verdict and fits and not fault.heals_itself:
                 return Placed(
                     fault=fault.name, region=mirror.region, mirror=mirror.name, source=mirror.source,
                     target=mirror.target,
                 )  # fmt: skip
-        raise LabError(f"{lab.scenario} can have no fault that is {verdict}{' and named by status' if named else ''}")
+        also = " and that status names" if named else ""
+        raise LabError(f"{lab.scenario} fits no fault whose proof is {verdict}{also}; choose another by --scenarios")
 
     schedule = Schedule(seed=0, number=0, scenario=lab.scenario, faults=(pick(PROVED, named=False),))
     yield Control("proof", schedule, Sabotage(hidden=pick(DISPROVED, named=False)))
@@ -63,7 +64,7 @@ def controls(lab: Lab, faults: Mapping[str, Fault]) -> Iterator[Control]:
 
 
 def double(kit: Kit, wanted: Acknowledged) -> None:
-    """Writes a record of a copy once more.
+    """Writes a record of a copy a second time.
 
     Args:
         kit: a kit whose lab is set up.
@@ -97,7 +98,7 @@ def double(kit: Kit, wanted: Acknowledged) -> None:
                             timestamp_ms=record.timestamp, headers=list(record.headers),
                         ).get(timeout=30)  # fmt: skip
                         return None
-            return "no record that is counted"
+            return "no counted record read yet"
 
         wait_for(doubled, READ_S, f"a copy in {mirror.target}")
     finally:

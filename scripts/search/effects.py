@@ -1,6 +1,7 @@
 """What a fault of the catalogue touches, which mirrors it can reach, and which faults exclude each other.
 
-All of it follows from the changes that the fault is made of. A change that is not known here may touch everything.
+All of it follows from the changes that the fault is made of. A change that is not known here counts as one that
+touches everything.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _OF_TOPICS = (
 def depth(fault: Fault) -> int:
     """Returns how much a fault takes away from those that are injected later.
 
-    0: nothing; 1: the mirror copies no more, and Connect answers; 2: a worker or a link is gone; 3: a broker is.
+    0: nothing; 1: the mirror stops copying, but Connect answers; 2: a worker or a link is gone; 3: a broker is gone.
     """
     return max(_depth(fault, change) for change in fault.changes)
 
@@ -56,7 +57,7 @@ def _depth(fault: Fault, change: Change) -> int:
 
 
 def stops_copying(fault: Fault) -> bool:
-    """Whether its mirror may copy nothing while it is there: other faults of that mirror may not be seen then."""
+    """Whether a fault may stop its mirror from copying, which may hide other faults of that mirror."""
     denied = any(isinstance(change, _DENIALS) for change in fault.changes)
     return denied or bool(fault.noticed.proof and fault.noticed.proof.verdict == "inconclusive")
 
@@ -86,7 +87,7 @@ def _reaches(change: Change, mirror: Mirror, other: Mirror) -> bool:
     if isinstance(change, AlterBrokers):
         return (mirror.source if change.end == "source" else mirror.target) in (other.source, other.target)
     if isinstance(change, _OF_TOPICS):
-        # Every mirror of the source may copy the topic; a mirror of the target may copy it further.
+        # Every mirror of the source may copy the topic; a mirror of the target may copy the copy.
         return other.source in (mirror.source, mirror.target)
     if isinstance(change, ConfigureConnector | DeleteConnector | MistypePattern | PauseConnector | OutrunMirror):
         return False
@@ -108,7 +109,7 @@ def _subjects(fault: Fault, mirror: Mirror) -> frozenset[tuple[object, ...]]:
 
 
 def _changed(change: Change, mirror: Mirror) -> Iterator[tuple[object, ...]]:
-    """Yields what a change changes."""
+    """Yields the things that a change acts on."""
     if isinstance(change, ConfigureConnector | DeleteConnector | PauseConnector):
         yield "connector", mirror.id, change.connector
     elif isinstance(change, MistypePattern | OutrunMirror):

@@ -1,4 +1,4 @@
-"""What must be seen of a schedule, from the data of the catalogue.
+"""Predicts what must be seen of a schedule, from the data of the catalogue.
 
 A fault may hide another one. Where it may, either verdict is accepted; where it cannot, only one is.
 """
@@ -20,7 +20,7 @@ Verdict = str
 PROVED, DISPROVED, INCONCLUSIVE = get_args(ProofNotice.model_fields["verdict"].annotation)
 ANY = frozenset({PROVED, DISPROVED, INCONCLUSIVE})
 _ENOUGH_WORDS = 3
-"""So many words that a tool's text cannot have by chance."""
+"""How many words in a row do not occur in a tool's text by chance."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Expected:
     during: frozenset[Verdict]
     """The verdicts that the proof may have while all faults are there."""
     after: frozenset[Verdict]
-    """Those that it may have once they are healed."""
+    """The verdicts that it may have once they are healed."""
     named: tuple[tuple[str, ...], ...]
     """``status`` must name one cause of each of these, in words of the catalogue."""
     never: frozenset[str]
     """Words of faults that are not there, which ``status`` must not show."""
     places: frozenset[str]
-    """The regions of which ``status`` may name a problem."""
+    """The regions in which ``status`` may name a problem."""
     heals_itself: bool
     """Whether the lab becomes healthy without healing."""
 
@@ -76,13 +76,13 @@ def _together(known: Sequence[tuple[At, Verdict]], mirrors: Sequence[Mirror]) ->
     open_ = [at for at, verdict in known if verdict == INCONCLUSIVE]
     if not wrong:
         return {INCONCLUSIVE if open_ else PROVED}
-    # A difference is seen unless a fault keeps the proof from comparing where it is.
+    # A difference is found unless another fault keeps the proof from comparing there.
     hidden = all(any(is_near(at, other, mirrors) for other in open_) for at in wrong)
     return {DISPROVED, INCONCLUSIVE} if hidden else {DISPROVED}
 
 
 def causes(faults: Sequence[At], mirrors: Sequence[Mirror]) -> tuple[tuple[str, ...], ...]:
-    """Returns the words of which ``status`` must show one each: a fault's own, or also those of what may hide it."""
+    """Returns for each fault the words of which ``status`` must show one: its own, or those of one that may hide it."""
     found = []
     for at in faults:
         notice = at[0].noticed.status
@@ -122,12 +122,12 @@ def accuses(fault: Fault) -> bool:
         return False
     if any(isinstance(change, DisturbLink | FreezeProcess) for change in fault.changes):
         return True
-    # A program that is gone, and what restarts, can have many causes.
+    # A missing program and a restart can have many causes.
     return depth(fault) <= 1 and len(notice.says.split()) >= _ENOUGH_WORDS
 
 
 def cause_findings(expected: Expected, shown: Iterable[Mapping[str, str]], text: str) -> list[str]:
-    """Returns what is wrong with the causes that ``status`` has named.
+    """Returns what is wrong with the causes that ``status`` named.
 
     Args:
         expected: what must be seen.

@@ -1,7 +1,8 @@
-"""Commands of a kit without their start: a search gives hundreds of them.
+"""Runs a kit's commands without the time that each takes to start: a search runs hundreds of them.
 
-``status`` and ``fault`` are forked from a process that has imported them, so that none knows of another. Proofs share
-a process with its Spark session. A proof that surprises is made once more by the command itself: see ``running.py``.
+``status`` and ``fault`` are forked from a process that has imported them, so that none affects another. Proofs share
+a process with its Spark session. A proof with an unexpected verdict is repeated by the command itself: see
+``running.py``.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _OUT, _ERR = "stdout", "stderr"
 
 @dataclass
 class QuickKit(Kit):
-    """A kit whose commands start without delay; ``end`` ends its servers."""
+    """A kit whose commands start without delay; ``end`` stops its servers."""
 
     _servers: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, kit: Kit) -> QuickKit:
-        """The same kit, with quick commands."""
+        """Returns the same kit, with quick commands."""
         return cls(kit.root, kit.home, kit.port_base, kit.environment)
 
     @property
@@ -75,7 +76,7 @@ class QuickKit(Kit):
             return subprocess.CompletedProcess(words, code, out, err)
 
     def end(self) -> None:
-        """Ends what runs commands."""
+        """Stops the servers that run commands."""
         for kind in [*self._servers]:
             self._kill(kind)
 
@@ -158,7 +159,7 @@ def _proofs() -> Run:
 
 
 def _run(words: Sequence[str], command: Callable[[], int], failed: ExitCode) -> int:
-    # Of a job, the first argument is the first of its options.
+    # A job's arguments are its options alone, without a command's name.
     sys.argv = ["lab", *(words[1:] if words[0] == _PROOF else words)]
     try:
         return int(run_command(command, failed))
@@ -168,7 +169,7 @@ def _run(words: Sequence[str], command: Callable[[], int], failed: ExitCode) -> 
 
 @contextlib.contextmanager
 def _output(folder: Path) -> Iterator[None]:
-    """Sends standard output and error to files of a folder."""
+    """Sends standard output and error to files in a folder."""
     before = [os.dup(descriptor) for descriptor in (1, 2)]
     try:
         for descriptor, name in ((1, _OUT), (2, _ERR)):

@@ -19,11 +19,11 @@ class Results:
     """The results of one search, in a folder.
 
     Args:
-        folder: the folder; made if it does not exist.
-        settings: what the schedules follow from: seed, scenarios, block and catalogue.
+        folder: the folder; created if it does not exist.
+        settings: what the schedules are derived from: seed, scenarios, block and catalogue.
 
     Raises:
-        WrongUseError: the folder is of a search with other settings.
+        WrongUseError: the folder belongs to a search with other settings.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -36,7 +36,8 @@ class Results:
         differing = sorted(name for name in {*known, *settings} if known.get(name) != settings.get(name))
         if differing:
             raise WrongUseError(
-                f"{folder}: is of a search with other settings ({', '.join(differing)}); choose another folder by --out"
+                f"{folder}: belongs to a search with other settings ({', '.join(differing)}); "
+                "choose another folder with --out"
             )
 
     @property

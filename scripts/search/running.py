@@ -1,4 +1,4 @@
-"""Runs a schedule on a lab, and compares what is seen with what must be."""
+"""Runs a schedule on a lab, and compares what is seen with what was predicted."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from scripts.search.schedules import Placed, Schedule, placed_faults
 HEALTHY_S = 150.0
 """Seconds after healing within which the lab must be healthy."""
 NOTICED_S = 45.0
-"""Seconds beyond the catalogue's within which a cause must be named: other faults and other work slow everything."""
+"""Seconds by which a cause may be named later than the catalogue says: other faults and other work slow everything."""
 UNDECIDED_S, DECIDED_S, HEALED_S = 4, 60, 150
-"""How long the proof waits for a mirror: where no fault lets it pass, where it must decide, and after healing."""
+"""Seconds that the proof waits for a mirror: where it may be inconclusive, where it must decide, and after healing."""
 COMMAND_S = 300.0
-"""Seconds after which a command counts as one that does not end."""
+"""Seconds after which a command counts as hung."""
 _TAIL = 40
+"""Lines of each log that a finding keeps."""
 
 
 @dataclass(frozen=True)
 class Sabotage:
-    """Damage that is not declared, with which the search must find something."""
+    """Undeclared damage, which the search must find."""
 
     hidden: Placed | None = None
     """A fault that the prediction does not know."""
@@ -51,7 +52,7 @@ NO_SABOTAGE = Sabotage()
 
 @dataclass(frozen=True)
 class SearchFinding:
-    """Something that must not be seen, and was."""
+    """Something that was seen against the prediction."""
 
     oracle: str
     """``command``, ``cause``, ``proof``, ``recovery`` or ``records``."""
@@ -81,11 +82,11 @@ class ScheduleOutcome:
 
     @property
     def oracles(self) -> frozenset[str]:
-        """What has found something."""
+        """The oracles that found something."""
         return frozenset(finding.oracle for finding in self.findings)
 
     def summary(self) -> dict[str, Any]:
-        """Returns a line for the results."""
+        """Returns the schedule's line of the results."""
         return {
             "number": self.schedule.number,
             "scenario": self.schedule.scenario,
@@ -138,12 +139,12 @@ class ScheduleRun:
         self.outcome = ScheduleOutcome(schedule)
 
     def run(self) -> ScheduleOutcome:
-        """Runs it; returns what was seen. Every fault is healed then, unless healing itself failed."""
+        """Runs the schedule; returns what was seen. By then every fault is healed, unless healing itself failed."""
         try:
             self._run()
         except (LabError, subprocess.TimeoutExpired) as error:
             self._find("command", "commands that end", f"{type(error).__name__}: {error}")
-            # What is still there must not disturb what comes next.
+            # Faults that are still present must not disturb the next schedule.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._command("fault", "heal")
         self.outcome.seconds = time.monotonic() - self._began
@@ -174,7 +175,7 @@ class ScheduleRun:
             self._count(self._accountant, wanted, proved)
 
     def _inject(self) -> list[At]:
-        """Injects the faults; returns those that are there."""
+        """Injects the faults; returns those that were injected."""
         there: list[At] = []
         for placed, at in zip(self.outcome.schedule.faults, self._faults, strict=True):
             self._pause(placed.pause)
@@ -188,12 +189,12 @@ class ScheduleRun:
                 self.outcome.refused.append(placed.fault)
                 self._partial |= done.returncode != ExitCode.WRONG_USE
             if at in there and at[0].heals_itself and (notice := at[0].noticed.status):
-                # It is there for a moment only.
+                # It lasts only a moment, so it must be seen before the next fault.
                 self._look_until(partial(self._shows, (notice.says,)), notice.within)
         return there
 
     def _look_for_causes(self, there: Sequence[At], expected: Expected) -> None:
-        """Asks for the status until every cause is named, or the longest time of the catalogue is over."""
+        """Asks for the status until every cause is named, or the longest time of the catalogue has passed."""
         bound = max((fault.noticed.status.within for fault, _ in there if fault.noticed.status), default=0) + NOTICED_S
 
         def unnamed() -> str | None:
@@ -206,7 +207,7 @@ class ScheduleRun:
             self._find("cause", "status names each cause that is there, and no other", wrong)
 
     def _look_until(self, missing: Callable[[], str | None], bound: float) -> None:
-        """Asks for the status, at least once, until nothing is missing or the bound is over."""
+        """Asks for the status, at least once, until nothing is missing or the bound has passed."""
 
         def unseen() -> str | None:
             self._look()
@@ -219,7 +220,7 @@ class ScheduleRun:
         return None if any(word.lower() in seen for word in words) else f"none of {list(words)}"
 
     def _until(self, condition: Callable[[], str | None], bound: float) -> bool:
-        """Waits for a condition; whether it holds within the bound."""
+        """Waits for a condition; returns whether it holds within the bound."""
         try:
             wait_for(condition, bound, "the schedule")
         except LabError:
@@ -238,7 +239,7 @@ class ScheduleRun:
         return None if done.returncode == ExitCode.DONE and not shown else shown or _said(done)
 
     def _await_health(self, what: str) -> bool:
-        """Waits until the lab is healthy; whether it is within the bound."""
+        """Waits until the lab is healthy; returns whether it is within the bound."""
         began = time.monotonic()
         try:
             wait_for(self._unhealthy, self._healthy_s, what)
@@ -249,7 +250,7 @@ class ScheduleRun:
         return True
 
     def _prove(self, when: str, allowed: frozenset[str]) -> str:
-        """Proves; returns the verdict. One that was not predicted is asked for again, of a proof with a new session."""
+        """Runs a proof; returns its verdict. If that was not predicted, a proof with a new session is run again."""
         undecided = UNDECIDED_S if INCONCLUSIVE in allowed else self._decided_s
         words = ("prove", "--json", "--timeout", str(int(HEALED_S if when == "after" else undecided)))
         done = self._command(*words)
@@ -279,7 +280,7 @@ class ScheduleRun:
         for account in accountant.counts(wanted):
             self.outcome.records += account.acknowledged
             if not account.is_exact and verdict == PROVED:
-                self._find("records", "every acknowledged record is copied once, as is proved", f"{account}")
+                self._find("records", "every acknowledged record is copied once, as the proof reports", f"{account}")
             elif not account.is_exact:
                 self._find("records", "every acknowledged record is copied once", f"{verdict}, {account}")
 
@@ -292,7 +293,7 @@ class ScheduleRun:
         done = (kit or self._kit).run(arguments[0], *arguments[1:], timeout=COMMAND_S)
         at, took, command = began - self._began, time.monotonic() - began, " ".join(arguments)
         said = _shown(done) if arguments[0] == "status" else _said(done)
-        # As it happens: a search that is ended in the middle must show where it was.
+        # Printed at once: a search that is stopped midway must show where it was.
         shown = f" {said.splitlines()[-1][:300]}" if arguments[0] in ("status", "prove") and said else ""
         print(f"  {at:6.1f} s  {command} ({took:.1f} s): {done.returncode}{shown}", file=sys.stderr, flush=True)
         self.outcome.events.append(
@@ -305,7 +306,7 @@ class ScheduleRun:
 
 
 def _document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The document that a command has printed; empty if it has not."""
+    """Returns the document that a command printed; empty if it printed none."""
     return dict(json.loads(done.stdout)) if done.stdout else {}
 
 
@@ -314,12 +315,12 @@ def _verdict(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _shown(done: subprocess.CompletedProcess[str]) -> str:
-    """The problems that a status has named."""
+    """Returns the problems that a status named, as one line."""
     return "; ".join(f"{one['cause']} ({one['where']})" for one in _document(done).get("problems", ()))
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a command said."""
+    """Returns the end of what a command printed: its errors, or else its output."""
     return (done.stderr.strip() or done.stdout.strip())[-600:]
 
 

@@ -25,9 +25,9 @@ from loosehanger.lab.topology import Topology
 from scripts.search.effects import depth, excludes, is_near
 
 FEWEST, MOST = 2, 4
-"""Faults of a schedule."""
+"""How many faults a schedule has."""
 PAUSES_S = (0, 1, 3, 6)
-"""Seconds from one fault to the next, of which chance takes one."""
+"""Seconds from one fault to the next; one of these is chosen at random."""
 
 
 class Placed(Entry):
@@ -41,10 +41,10 @@ class Placed(Entry):
     source: str
     target: str
     pause: float = 0
-    """Seconds after the fault before it was injected."""
+    """Seconds to wait after the previous fault."""
 
     def is_at(self, mirror: Mirror) -> bool:
-        """Whether this is the mirror."""
+        """Whether the fault is at this mirror."""
         return (self.region, self.mirror, self.source, self.target) == (
             mirror.region, mirror.name, mirror.source, mirror.target,
         )  # fmt: skip
@@ -64,7 +64,7 @@ class Schedule(Entry):
     scenario: str
     faults: tuple[Placed, ...]
     heal: Literal["all", "each"] = "all"
-    """With one command, or one by one; the last one first in both."""
+    """With one command, or one by one; either way the last fault first."""
 
 
 def described(scenario: str) -> Lab:
@@ -83,7 +83,7 @@ def described(scenario: str) -> Lab:
 
 
 def _cluster(region: str) -> dict[str, Any]:
-    """Returns a cluster with the listener of the kit's role, whose address mirrors have."""
+    """Returns a cluster with the listener of the kit's role, to which mirrors connect."""
     listeners = [{"name": "internal", "port": 9098, "type": "internal", "tls": True}]
     return {
         "apiVersion": "kafka.strimzi.io/v1",
@@ -119,7 +119,7 @@ def make_schedule(seed: int, number: int, lab: Lab, faults: Sequence[Fault]) -> 
         faults: the catalogue.
 
     Raises:
-        WrongUseError: the scenario can have no two of them.
+        WrongUseError: fewer than two of them fit the scenario together.
     """
     chance = random.Random(f"{seed}/{number}/{lab.scenario}")  # noqa: S311 - no secret
     found = candidates(lab, faults)
@@ -130,7 +130,7 @@ def make_schedule(seed: int, number: int, lab: Lab, faults: Sequence[Fault]) -> 
         if len(chosen) < count and not any(excludes(one, other) for other in chosen):
             chosen.append(one)
     if len(chosen) < FEWEST:
-        raise WrongUseError(f"{lab.scenario} can have no {FEWEST} faults at once")
+        raise WrongUseError(f"fewer than {FEWEST} faults fit {lab.scenario} together; choose others by --scenarios")
     placed = tuple(
         Placed(
             fault=fault.name, region=mirror.region, mirror=mirror.name, source=mirror.source, target=mirror.target,
@@ -143,7 +143,7 @@ def make_schedule(seed: int, number: int, lab: Lab, faults: Sequence[Fault]) -> 
 
 
 def in_order(chosen: Sequence[tuple[Fault, Mirror]], mirrors: Sequence[Mirror]) -> list[tuple[Fault, Mirror]]:
-    """Returns faults so that none comes after one that takes away what it needs: a stopped worker is paused no more."""
+    """Returns faults in an order in which none needs what an earlier one takes away, such as a worker to pause."""
     left, ordered = list(chosen), []
     while left:
         first = next(
@@ -161,7 +161,7 @@ def placed_faults(schedule: Schedule, lab: Lab, faults: Mapping[str, Fault]) -> 
     """Returns a schedule's faults with their mirrors.
 
     Raises:
-        WrongUseError: the catalogue or the scenario has none of that name any more.
+        WrongUseError: the catalogue no longer has one of the faults, or the scenario no longer has its mirror.
     """
     return list(_placed(schedule, lab, faults))
 
@@ -171,7 +171,7 @@ def _placed(schedule: Schedule, lab: Lab, faults: Mapping[str, Fault]) -> Iterat
         mirror = next((one for one in lab.mirrors if placed.is_at(one)), None)
         if placed.fault not in faults or mirror is None:
             what = f"{placed.fault} at {placed.region}/{placed.mirror}"
-            raise WrongUseError(f"schedule {schedule.number}: {lab.scenario} has no {what}; make the schedule anew")
+            raise WrongUseError(f"schedule {schedule.number}: {lab.scenario} has no {what}; make a new schedule")
         yield faults[placed.fault], mirror
 
 

@@ -1,4 +1,4 @@
-"""Makes a schedule that found something smaller, by few replays."""
+"""Makes a schedule that found something smaller, with few replays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from scripts.search.schedules import Schedule
 
 REPLAYS = 10
-"""Replays at most."""
+"""How many replays one finding may take."""
 
 
 def smaller(schedule: Schedule) -> Iterator[Schedule]:
-    """Yields schedules with one fault less, then without pauses."""
+    """Yields schedules with one fault fewer, then the same schedule without pauses."""
     if len(schedule.faults) > 1:
         for place in range(len(schedule.faults)):
             left = (*schedule.faults[:place], *schedule.faults[place + 1 :])

@@ -1,4 +1,4 @@
-"""``./lab learn``: begins exercises, judges them, helps, and keeps how far a learner has come."""
+"""``./lab learn``: begins exercises, judges them, helps, and records the learner's progress."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_without_a_lab_one_is_said_how_to_get_it(lab: Lab, monkeypatch: pytest.M
     with pytest.raises(NothingSetUpError, match=rf"nothing is set up; ./lab learn start {LAB}/2 sets"):
         run("check", f"{LAB}/2")
     assert lab.ran == []
-    with pytest.raises(WrongUseError, match=r"name an exercise, as ./lab learn start LAB/1"):
+    with pytest.raises(WrongUseError, match=r"name an exercise, for example ./lab learn start LAB/1"):
         run("check")
     monkeypatch.setattr(learn, "read_progress", lambda: Progress("05-active-passive", "local", "x", "setup"))
     with pytest.raises(WrongUseError, match=r"05-active-passive is set up, and 03-broadcast/2 needs 03-broadcast"):

@@ -69,7 +69,7 @@ class RunningRoom:
         return self.request("POST", "/report", data=data, headers={"Authorization": f"Bearer {secret}"}, **more)
 
     def page(self, password: str = "") -> requests.Response:
-        """The page of the person in front."""
+        """The page of the trainer."""
         return self.request("GET", "/", auth=("room", password or self.credentials.password))
 
 

@@ -249,7 +249,7 @@ def test_a_search_continues_behind_its_last_complete_line(tmp_path: Path) -> Non
 
 def test_a_search_with_other_settings_is_refused(tmp_path: Path) -> None:
     Results(tmp_path, {"seed": 1, "block": 10})
-    with pytest.raises(WrongUseError, match="other settings \\(seed\\); choose another folder by --out"):
+    with pytest.raises(WrongUseError, match="other settings \\(seed\\); choose another folder with --out"):
         Results(tmp_path, {"seed": 2, "block": 10})
 
 

@@ -185,7 +185,10 @@ def test_acknowledged_records_that_a_copy_lacks_are_found_whatever_the_proof_say
 
     outcome = run(kit, placed("wrong-timestamps"), placed("unreadable-compression"), counts=Counts())
     (finding,) = outcome.findings
-    assert (finding.oracle, finding.expected) == ("records", "every acknowledged record is copied once, as is proved")
+    assert (finding.oracle, finding.expected) == (
+        "records",
+        "every acknowledged record is copied once, as the proof reports",
+    )
     assert outcome.records == 20
 
 

@@ -1,4 +1,4 @@
-// Shows the room as it is, every three seconds while the page is seen.
+// Refreshes the room every three seconds while the page is visible.
 import { morph } from "/static/morph.js";
 
 const live = document.getElementById("live");

@@ -1,4 +1,4 @@
-// What a kubelet does of `kubectl port-forward`, for tests without a node: connections to a pod's port go to the same port
+// The kubelet's part of `kubectl port-forward`, for tests without a node: connections to a pod's port go to the same port
 // of this machine's loopback interface, where the test runs the pod's program.
 package main
 
