@@ -1,4 +1,4 @@
-"""Watches the copies in a region while a command runs: how long each partition paused, what is lost, what came twice.
+"""Watches the copies in a region while a command runs: how long each partition paused, and what is lost or duplicate.
 
     pauses.py [--json] [--rest SECONDS] REGION COMMAND ...
 
@@ -35,12 +35,12 @@ REST_S = 90.0
 """Seconds that the copies may take to continue after the command."""
 POLL_MS = 50
 FIRST_S = 30.0
-"""Seconds until the first record of a partition; one without records by then is left out."""
+"""Seconds to wait for the first record of a partition; a partition without records by then is left out."""
 
 
 @dataclass
 class Watched:
-    """What came to one partition."""
+    """The records that arrived in one partition."""
 
     records: int = 0
     longest_pause_s: float = 0.0
@@ -81,7 +81,7 @@ class Watch:
     """Reads all copies in a region.
 
     Args:
-        consumer: its consumer.
+        consumer: reads the copies.
         topics: the copies.
     """
 
@@ -95,7 +95,7 @@ class Watch:
         consumer.assign(list(self.found))
         consumer.seek_to_end()
         for partition in self.found:
-            consumer.position(partition)  # Fixes the start before anything happens.
+            consumer.position(partition)  # Fixes the start before the command runs.
 
     def begin(self) -> None:
         """Reads until every partition has a record; one that has none in time counts as idle.
@@ -111,7 +111,7 @@ class Watch:
             raise LabError(f"no record arrived within {FIRST_S:.0f} s; see ./lab status")
 
     def poll(self) -> None:
-        """Takes what has arrived."""
+        """Counts the records that have arrived."""
         for partition, records in self._consumer.poll(timeout_ms=POLL_MS).items():
             now = time.time()
             for record in records:
@@ -121,7 +121,7 @@ class Watch:
                     self.found[partition].take(run, number, record.timestamp / 1000, now)
 
     def behind(self, since: float) -> list[str]:
-        """The partitions without a record that was written after a moment."""
+        """Returns the partitions without a record that was written after a moment."""
         return [f"{p.topic}-{p.partition}" for p, one in self.found.items() if not one.has_seen(since)]
 
 
@@ -140,7 +140,7 @@ def watch(consumer: KafkaConsumer, topics: list[str], run: Callable[[], int], re
     watched, codes = Watch(consumer, topics), []
     watched.begin()
     for one in watched.found.values():
-        one.longest_pause_s = one.oldest_s = 0.0  # What came before the command is not its doing.
+        one.longest_pause_s = one.oldest_s = 0.0  # Pauses before the command are not its doing.
     thread = threading.Thread(target=lambda: codes.append(run()), daemon=True)
     began = time.time()
     thread.start()
@@ -174,10 +174,10 @@ def _public(one: Watched) -> dict[str, Any]:
 
 
 def copies(lab: Lab, region: str, consumer: KafkaConsumer) -> list[str]:
-    """The topics in a region that a mirror writes.
+    """Returns the topics in a region that a mirror writes.
 
     Raises:
-        WrongUseError: there is none.
+        WrongUseError: no mirror writes to the region.
     """
     mirrors = [mirror for mirror in lab.mirrors if mirror.target == region]
     found = sorted(topic for topic in consumer.topics() if any(is_copy(mirror, topic) for mirror in mirrors))
@@ -210,7 +210,7 @@ def main() -> int:
         help=f"how long the copies may take to continue after the command (default {REST_S:.0f})",
     )  # fmt: skip
     parser.add_argument("region", help="the mirror's target")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="what to run meanwhile")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command to run meanwhile")
     options = parser.parse_args()
     if not options.command:
         raise WrongUseError("give a command to run meanwhile, such as ./lab stage upgrade")

@@ -458,8 +458,8 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ),
     ("12-hybrid/1", Made(links={("europe", "north-america"): ("cut", (False, False))}), "The link is cut, for both"),
     ("12-hybrid/5", at_stage("rotate-key"), "Both keys are valid now"),
-    ("12-hybrid/7", Made(), "this section begins when the key was replaced"),
-    ("12-hybrid/7", at_stage("retire-key"), r"mm2-out takes LH..STOCK, LH..SENSORS"),
+    ("12-hybrid/7", Made(), "this exercise begins after the key was replaced"),
+    ("12-hybrid/7", at_stage("retire-key"), r"mm2-out copies LH..STOCK, LH..SENSORS"),
     ("12-hybrid/7", retired([CUSTOMERS_TOO]), "What may leave is named twice"),
     (
         "12-hybrid/7",
@@ -468,9 +468,9 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ),
     ("12-hybrid/7", retired(saved=[Edit("rotated/mm2-out.yaml", "topicsPattern:", "topicPattern:")]), "has a mistake"),
     ("12-hybrid/5", INTERRUPTED, "'setup' was begun and has not finished"),
-    ("13-rolling/1", started(0, 0), "The first worker of mm2-na runs as it did"),
-    ("13-rolling/1", started(60, 60), "The second worker was started anew as well"),
-    ("13-rolling/1", started(60, 0, "worker-killed"), "still counts as injected. One step is left out"),
+    ("13-rolling/1", started(0, 0), "The first worker of mm2-na has run since before"),
+    ("13-rolling/1", started(60, 60), "The second worker was restarted as well"),
+    ("13-rolling/1", started(60, 0, "worker-killed"), "still counts as injected. One step is left: to heal it"),
     ("13-rolling/1", started(0, 0, "connector-paused"), "connector-paused is injected, and this exercise"),
     ("13-rolling/2", Made(), "at its stage 'setup', with workers of 4.2.0"),
     ("13-rolling/2", at_stage("setup", unfinished="upgrade"), "'upgrade' was begun and has not finished"),
@@ -480,7 +480,7 @@ MISTAKES: list[tuple[str, Made, str]] = [
     (
         "13-rolling/2",
         Made(saved=[Edit("mm2-na.yaml", "version: 4.2.0", "version: 4.2.00")]),
-        "A release is asked for that the kit does not have|A manifest has a mistake",
+        "The manifest names a release that the kit does not have|A manifest has a mistake",
     ),
 ]  # fmt: skip
 
