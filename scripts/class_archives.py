@@ -3,8 +3,8 @@
 Usage: ``python -m scripts.class_archives``, once the rest is installed in LAB_HOME; a lab's first set-up does so in the
 background (``loosehanger.cli.class_archives``). An archive has the classes that a run has loaded. So a node, a worker
 with a mirror and a proof run once, on a few records of their own, without a network beyond this machine. Java uses an
-archive only with the class path and the Java that it was made with; everything runs without it, too. What is usable is
-left alone, and a failure is a message, not an error.
+archive only with the class path and the Java that it was made with; everything runs without it, too. Usable archives
+are left alone, and a failure is reported without failing the command.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Archives:
     """The archives of an installation.
 
     Args:
-        home: the folder that it is in.
+        home: the folder of the installation.
     """
 
     def __init__(self, home: Path) -> None:
@@ -75,11 +75,11 @@ class Archives:
         """Java's own classes, on which the other archives build: Java looks for it there."""
 
     def path(self, name: str) -> Path:
-        """An archive's file."""
+        """Returns the path of an archive."""
         return self.home / "jars" / f"{name}.jsa"
 
     def missing(self) -> list[str]:
-        """The archives that do not exist, or that Java would not use."""
+        """Returns the archives that do not exist, or that Java would not use."""
         with ThreadPoolExecutor() as threads:
             return [name for name, usable in zip(NAMES, threads.map(self._is_usable, NAMES), strict=True) if not usable]
 
@@ -99,7 +99,7 @@ class Archives:
         new.replace(self.base)
 
     def take(self, name: str, made: Path) -> None:
-        """Puts a new archive in its place; says so if it is not there."""
+        """Moves a new archive into its place, and reports one that is missing."""
         if made.exists():
             made.replace(self.path(name))
         if not self._is_usable(name):
@@ -107,7 +107,7 @@ class Archives:
             say(f"There is no archive of {name.title()}'s classes: it will start more slowly, and nothing else changes")
 
     def replace_by_base(self, name: str) -> None:
-        """Has a program use the archive of Java's own classes: without the file that is named, Java uses none."""
+        """Makes a program use the archive of Java's own classes: Java uses none if the named file is missing."""
         self.path(name).unlink(missing_ok=True)
         self.path(name).symlink_to(self.base)
 
@@ -158,7 +158,7 @@ class Training:
         self._connection = Connection.from_properties(self._client)
 
     def made(self, name: str) -> Path:
-        """The file of a new archive, before it is put in its place."""
+        """Returns the path of a new archive, before it is moved into its place."""
         return self._folder / f"{name}.jsa"
 
     def run(self) -> None:
@@ -205,7 +205,7 @@ class Training:
         return path
 
     def _broker(self) -> Path:
-        """Writes the node's settings, which are those of the lab's nodes as far as classes depend on them."""
+        """Writes the node's settings: those settings of the lab's nodes on which the loaded classes depend."""
         clients, controller = "CLIENTS-9098", "CONTROLPLANE-9090"
         listeners = {clients: self._port, controller: self._controller}
         urls = [f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()]
@@ -373,7 +373,7 @@ def _no_answer(rest: ConnectClient) -> str | None:
 def running(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a program, and stops it; it then writes its archive. Killed with this process it leaves nothing running."""
+    """Runs a program, and stops it; it then writes its archive. The program is killed when this process is."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

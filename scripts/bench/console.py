@@ -115,7 +115,7 @@ def run(
 
 
 def look(kit: Kit, ending: threading.Event, gaps: list[float]) -> None:
-    """The one viewer who has a watch: how long after each other views of the map come."""
+    """Measures as one more viewer how long after each other views of the map arrive."""
     browser, console = signed_in(kit, "control-room")
     last = None
     with browser.get(f"{console.url}{MAP}", stream=True, timeout=60) as answer:
@@ -129,7 +129,7 @@ def look(kit: Kit, ending: threading.Event, gaps: list[float]) -> None:
 
 
 def usage(kit: Kit, mark: str) -> tuple[float, float, int]:
-    """Seconds of processor time, megabytes and threads of the lab's processes of a kind."""
+    """Returns the seconds of processor time, megabytes and threads of the lab's processes of a kind."""
     seconds, megabytes, threads = 0.0, 0.0, 0
     for process in processes(kit):
         try:
@@ -144,7 +144,7 @@ def usage(kit: Kit, mark: str) -> tuple[float, float, int]:
 
 
 def first_page(kit: Kit, times: int = 50) -> tuple[float, float, float]:
-    """Seconds until the whole page is there, each time with a new connection."""
+    """Measures the seconds until the whole page has arrived, each time with a new connection."""
     taken: list[float] = []
     browser, console = signed_in(kit, "control-room")
     for _ in range(times):

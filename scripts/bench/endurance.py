@@ -77,7 +77,7 @@ class Watching:
             self.longest_s, self._came = max(self.longest_s, now - self._came), now
 
     def unsettled(self, written: int) -> str | None:
-        """What is open still, or has not been counted; None when every bucket is equal.
+        """Returns what is still open or not counted yet; None when every bucket is equal.
 
         Args:
             written: how many records ``BUSY`` got.
@@ -152,10 +152,10 @@ def main() -> None:
 
 @contextmanager
 def watching(kit: Kit) -> Iterator[Watching]:
-    """A watch that runs beside.
+    """Runs a watch beside the lab.
 
     Raises:
-        LabError: it does not end well.
+        LabError: the watch fails.
     """
     watch = Watching(
         subprocess.Popen(
@@ -191,7 +191,7 @@ def endure(
 
 
 def troubles(kit: Kit) -> list[Trouble]:
-    """What a watch has to live with."""
+    """Returns the disturbances that a watch must survive."""
     regions = ("europe", *TARGETS)
     return [
         *(lambda region=region: kill(kit, region, KINDS["mirrors"]) for region in TARGETS),
@@ -234,7 +234,7 @@ def write(kit: Kit, partitions: int, timestamp: int | None = None) -> None:
 
 
 def standing(kit: Kit, watch: Watching) -> tuple[str, ...]:
-    """How everything stands.
+    """Returns a row with the state of the lab and of the watch.
 
     Raises:
         LabError: the watch has ended.

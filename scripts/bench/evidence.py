@@ -61,7 +61,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def both(folder: Path, sizes: Sequence[int], size: int) -> Iterator[tuple[Broker, Broker]]:
-    """Two brokers that have the same records."""
+    """Runs two brokers that have the same records."""
     homes = [folder / "source", folder / "target"]
     for home in homes:
         home.mkdir()
@@ -94,7 +94,7 @@ def fill(broker: Broker, sizes: Sequence[int], size: int) -> None:
 
 
 def topic_of(records: int) -> str:
-    """The topic with so many records."""
+    """Returns the name of the topic with this many records."""
     return f"records.{records}"
 
 
@@ -149,7 +149,7 @@ class EvidenceBench:
 
 
 def said(found: Cost) -> str:
-    """What a command cost."""
+    """Formats what a command cost."""
     return f"{found.seconds:.1f} s, {found.processor:.1f} s of processor, {found.memory / 2**30:.2f} GiB"
 
 

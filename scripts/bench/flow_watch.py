@@ -65,7 +65,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def broker(folder: Path, cluster: str) -> Iterator[Broker]:
-    """A broker whose data is in the folder."""
+    """Runs a broker whose data is in the folder."""
     own = folder / cluster
     own.mkdir(parents=True, exist_ok=True)
     with running(own, cluster=cluster) as found:
@@ -150,7 +150,7 @@ class RunningWatch:
             self.last = document
 
     def counted(self) -> tuple[int, int]:
-        """The records of the sources, and the copies, since the watch began."""
+        """Returns the records of the sources, and the copies, since the watch began."""
         flows = self.last.get("flows", ())
         return sum(flow["records"] for flow in flows), sum(flow["copies"] for flow in flows)
 
@@ -196,7 +196,7 @@ def run(folder: Path, source: Broker, target: Broker, options: argparse.Namespac
 
 
 def behind(watch: RunningWatch, records: int) -> str | None:
-    """What is not counted yet; there are canaries besides the records."""
+    """Returns what is not counted yet; canaries are counted besides the records."""
     here, there = watch.counted()
     if here >= records and here == there:
         return None
@@ -204,7 +204,7 @@ def behind(watch: RunningWatch, records: int) -> str | None:
 
 
 def verdicts(target: Broker) -> Counter[str]:
-    """The newest verdicts of the topic, counted."""
+    """Counts the newest verdicts in the topic."""
     newest: dict[bytes, str] = {}
     with KafkaConsumer(
         VERDICTS, **target.connection().kafka_python(), auto_offset_reset="earliest", consumer_timeout_ms=3000

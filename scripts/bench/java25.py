@@ -99,7 +99,7 @@ def prove(home: Path, brokers: tuple[Broker, Broker], records: int, **variables:
 
 
 def rows(costs: dict[tuple[int, str], list[Cost]]) -> list[tuple[str, ...]]:
-    """A row for each amount and Java: medians, and the share of the installed Java's processor time."""
+    """Returns a row for each amount and Java: medians, and the share of the installed Java's processor time."""
     found: list[tuple[str, ...]] = []
     for (records, kind), several in costs.items():
         seconds, processor = (statistics.median(values) for values in zip(*(one[:2] for one in several), strict=True))

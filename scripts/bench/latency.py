@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def run(kit: Kit, topic: str, rate: int, seconds: int) -> dict[str, list[float]]:
-    """Milliseconds of every event, by target."""
+    """Measures the milliseconds of every event, by target."""
     create(kit, topic)
     latencies: dict[str, list[float]] = {region: [] for region in TARGETS}
     ending = threading.Event()
