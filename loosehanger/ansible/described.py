@@ -12,6 +12,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.documents import Document, read_resources
 from loosehanger.lab.manifests.metrics import with_metrics
 from loosehanger.lab.manifests.older_api import refuse_older_api
+from loosehanger.lab.manifests.views import USER
 from loosehanger.lab.plan import Plan, plan_stage
 from loosehanger.lab.record import recorded_documents
 from loosehanger.lab.scenario import FILE, MIRROR, Scenario, read_scenario
@@ -19,6 +20,8 @@ from loosehanger.lab.scenario import FILE, MIRROR, Scenario, read_scenario
 FACT = "lab_described"
 """A list: files, each with ``source`` and ``content``, and kinds of the scenario's manifests, each as ``kind``; with
 ``metrics`` where Kafka's own metrics are added to them."""
+_BESIDE = {MIRROR: ("ConfigMap",), USER: ("Secret",)}
+"""What else a role describes: a mirror's settings of metrics and logs, and what users show to an identity provider."""
 Variables = Mapping[str, Any]
 
 
@@ -65,8 +68,7 @@ def _documents(host: str, entries: list[dict[str, Any]], manifests: list[Documen
 
 def _of_entry(host: str, entry: Mapping[str, Any], manifests: list[Document]) -> Iterator[Document]:
     if "content" not in entry:
-        # A ConfigMap with a mirror's settings of metrics and logs belongs to the mirror's region.
-        kinds = (entry["kind"], *(["ConfigMap"] if entry["kind"] == MIRROR else []))
+        kinds = (entry["kind"], *_BESIDE.get(entry["kind"], ()))
         yield from (m for m in manifests if m.kind in kinds and m.namespace == host)
         return
     for document in read_resources(entry["source"], entry["content"]):

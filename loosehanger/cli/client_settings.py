@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.files import write_file
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.oauth import ClientCredentials
 from loosehanger.lab.record import Lab, Region
 from loosehanger.suggestions import did_you_mean
 
@@ -49,8 +51,19 @@ def client_file(region: Region, user: str, kind: str) -> Path:
     if certificate and connection.certificate:
         write_file(certificate, connection.certificate.chain)
         write_file(certificate.with_suffix(".key"), connection.certificate.key)
+    if connection.credentials:
+        connection = _with_authority_in_file(connection, connection.credentials, properties)
     write_file(path, render(connection, certificate))
     return path
+
+
+def _with_authority_in_file(connection: Connection, credentials: ClientCredentials, properties: Path) -> Connection:
+    """Writes the authority of a token endpoint into a file of its own, which other clients than Java's want."""
+    if not credentials.ca_certificates:
+        return connection
+    path = properties.with_suffix(".identity.crt")
+    write_file(path, credentials.ca_certificates)
+    return replace(connection, credentials=replace(credentials, ca_file=path, ca_certificates=None))
 
 
 def properties_file(region: Region, user: str) -> Path:
@@ -77,7 +90,7 @@ def _librdkafka(connection: Connection, certificate: Path | None) -> str:
         "bootstrap.servers": ",".join(connection.bootstrap_servers),
         "security.protocol": connection.security_protocol,
         "sasl.mechanism": connection.sasl_mechanism,
-        "sasl.username": connection.username,
+        **(_oidc(tokens) if (tokens := connection.credentials) else {"sasl.username": connection.username}),
         "sasl.password": connection.password,
         "ssl.ca.location": str(connection.ca_file) if connection.ca_file else None,
         "ssl.certificate.location": str(certificate) if certificate else None,
@@ -87,7 +100,24 @@ def _librdkafka(connection: Connection, certificate: Path | None) -> str:
     return _OLD_LIBRDKAFKA + "".join(f"{name}={value}\n" for name, value in _given(settings).items())
 
 
+def _oidc(tokens: ClientCredentials) -> dict[str, str | None]:
+    """librdkafka's settings of client credentials."""
+    return {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": tokens.client_id,
+        "sasl.oauthbearer.client.secret": tokens.client_secret,
+        "sasl.oauthbearer.token.endpoint.url": tokens.endpoint,
+        "sasl.oauthbearer.scope": tokens.scope or None,
+        "https.ca.location": str(tokens.ca_file) if tokens.ca_file else None,
+    }
+
+
 def _python(connection: Connection, certificate: Path | None) -> str:
+    if connection.credentials:
+        raise WrongUseError(
+            f"the user '{connection.username}' signs in with OAUTHBEARER, for which kafka-python needs a program of "
+            "yours that gets tokens; use --java, --librdkafka or --env"
+        )
     settings: dict[str, object] = {
         "bootstrap_servers": list(connection.bootstrap_servers),
         "security_protocol": connection.security_protocol,
@@ -104,12 +134,16 @@ def _python(connection: Connection, certificate: Path | None) -> str:
 
 
 def _environment(connection: Connection, certificate: Path | None) -> str:
+    tokens = connection.credentials
     settings = {
         "KAFKA_BOOTSTRAP_SERVERS": ",".join(connection.bootstrap_servers),
         "KAFKA_SECURITY_PROTOCOL": connection.security_protocol,
         "KAFKA_SASL_MECHANISM": connection.sasl_mechanism,
         "KAFKA_USERNAME": connection.username,
-        "KAFKA_PASSWORD": connection.password,
+        "KAFKA_PASSWORD": tokens.client_secret if tokens else connection.password,
+        "KAFKA_TOKEN_ENDPOINT": tokens.endpoint if tokens else None,
+        "KAFKA_TOKEN_SCOPE": (tokens.scope or None) if tokens else None,
+        "KAFKA_TOKEN_CA_FILE": str(tokens.ca_file) if tokens and tokens.ca_file else None,
         "KAFKA_CA_FILE": str(connection.ca_file) if connection.ca_file else None,
         "KAFKA_CERTIFICATE_FILE": str(certificate) if certificate else None,
         "KAFKA_KEY_FILE": str(certificate.with_suffix(".key")) if certificate else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,6 +13,7 @@ from loosehanger.cli.command_line import KAFKA_TOOLS
 from loosehanger.errors import LabError, WrongUseError
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
+from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.lab.manifests.resources import JvmOptions
 from loosehanger.lab.record import Lab
 from loosehanger.paths import lab_home
@@ -49,10 +50,17 @@ def run(lab: Lab, region: str, user: str, tool: str, arguments: Sequence[str]) -
         cluster.connect()
     temporary = folder if (folder := lab_home() / "regions" / region / "tmp").is_dir() else None
     given_by_us = ("--bootstrap-server", servers, "--command-config", str(properties))
-    become(KAFKA_TOOLS[tool].main_class, *given_by_us, *arguments, temporary=temporary)
+    endpoints = [connection.credentials.endpoint] if connection.credentials else []
+    become(KAFKA_TOOLS[tool].main_class, *given_by_us, *arguments, temporary=temporary, token_endpoints=endpoints)
 
 
-def become(main_class: str, *arguments: str, log_level: str = "ERROR", temporary: Path | None = None) -> NoReturn:
+def become(
+    main_class: str,
+    *arguments: str,
+    log_level: str = "ERROR",
+    temporary: Path | None = None,
+    token_endpoints: Collection[str] = (),
+) -> NoReturn:
     """Replaces this process with one of Kafka's programs, so that signals and the exit code are its own.
 
     Args:
@@ -60,12 +68,15 @@ def become(main_class: str, *arguments: str, log_level: str = "ERROR", temporary
         arguments: its arguments.
         log_level: the least severe messages that it logs.
         temporary: the folder for its temporary files; None for the system's.
+        token_endpoints: where it gets tokens, which Kafka's clients ask only if they are allowed to.
 
     Raises:
         LabError: Java cannot be started.
     """
     java = Java(lab_home())
     system = {"log4j2.level": log_level}
+    if token_endpoints:
+        system[ALLOWED_URLS] = ",".join(sorted(token_endpoints))
     command = java.command(main_class, *arguments, options=JvmOptions(), heap=_HEAP, system=system, temporary=temporary)
     sys.stdout.flush()
     try:

@@ -10,7 +10,8 @@ from loosehanger.cli.client_settings import properties_file
 from loosehanger.cli.kafka_tools import become
 from loosehanger.errors import ExitCode, WrongUseError
 from loosehanger.files import write_file
-from loosehanger.kafka.properties import read_properties
+from loosehanger.kafka.oauth import ENDPOINT
+from loosehanger.kafka.properties import parse_properties, read_properties
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import Content, MirrorMaker
@@ -33,9 +34,12 @@ def run(lab: Lab, options: argparse.Namespace) -> int:
     """
     documents = _chosen(lab, options.mirrors)
     path = lab_home() / "access" / _FILE
-    write_file(path, _text(lab, documents, options.alias, options.topics))
+    text = _text(lab, documents, options.alias, options.topics)
+    write_file(path, text)
     if options.run:
-        become("org.apache.kafka.connect.mirror.MirrorMaker", str(path), log_level="WARN")
+        settings = parse_properties(text, str(path))
+        endpoints = {value for name, value in settings.items() if name.endswith(ENDPOINT)}
+        become("org.apache.kafka.connect.mirror.MirrorMaker", str(path), log_level="WARN", token_endpoints=endpoints)
     print(path.read_text(encoding="utf-8") if options.show else path, end="" if options.show else "\n")
     return ExitCode.DONE
 

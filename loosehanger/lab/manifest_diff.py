@@ -11,6 +11,7 @@ from loosehanger.lab.claims.checks import check_claims, check_writers
 from loosehanger.lab.claims.claims import claims_of
 from loosehanger.lab.manifests.documents import Document, dotted
 from loosehanger.lab.scenario import MIRROR, Scenario
+from loosehanger.lab.token_sign_ins import check_tokens
 from loosehanger.lab.topology import Topology
 
 _HIDDEN = "Secret"
@@ -94,6 +95,7 @@ def check_together(scenario: Scenario, stage: str, topology: Topology) -> None:
         WrongUseError: they do not, such as mirrors that form a loop.
     """
     topology.check()
+    check_tokens(topology)
     check_claims(scenario, topology)
     check_writers(topology, claims_of(topology.mirrors, scenario.claims, stage))
 

@@ -38,6 +38,7 @@ from loosehanger.lab.mirrors.replication import internal_topics
 from loosehanger.lab.program_sign_ins import with_sign_ins
 from loosehanger.lab.programs import consumers, is_audit, is_console, is_producer, prover_region, with_replicas
 from loosehanger.lab.scenario import COPYING, DROPPED, HELD, MIRROR, RESET, MirrorState, Scenario, Stage, is_held
+from loosehanger.lab.token_sign_ins import check_tokens
 from loosehanger.lab.topology import OF_IDENTITY, SecretCopy, Topology, identity_of, secrets_of
 
 
@@ -182,8 +183,7 @@ def plan_stage(
         scenario.secrets if scenario else (),
     )
     if fits:
-        topology.check()
-        _check_links(scenario, regions)
+        _check_together(topology, scenario, regions)
         if scenario:
             check_claims(scenario, topology)
         check_writers(topology, claims_of(topology.mirrors, scenario.claims if scenario else (), stage))
@@ -576,6 +576,12 @@ def _as_its_target(manifest: Document, regions: Iterable[str]) -> str:
 def _namespace(region: str) -> Document:
     content = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": region}}
     return Document("the region itself", 1, content)
+
+
+def _check_together(topology: Topology, scenario: Scenario | None, regions: Iterable[str]) -> None:
+    topology.check()
+    check_tokens(topology)
+    _check_links(scenario, regions)
 
 
 def _check_links(scenario: Scenario | None, regions: Iterable[str]) -> None:

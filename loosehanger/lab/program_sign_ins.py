@@ -14,10 +14,11 @@ from typing import Any
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
+from loosehanger.lab.token_sign_ins import region_tokens
 from loosehanger.lab.topology import Topology
 
 _SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
-_TOKENS = "KAFKA_TOKEN_ENDPOINT"
+_ENDPOINT = "KAFKA_TOKEN_ENDPOINT"
 
 
 def with_sign_ins(
@@ -45,15 +46,18 @@ def _completed(document: Document, topology: Topology) -> Document:
     containers = [one for one in pod.get("containers") or () if isinstance(one, dict)]
     for container in containers:
         if isinstance(container.get("env"), list):
-            for prefix, sign_in in list(_unusual(document, container["env"], topology)):
-                _complete(pod, container, prefix, sign_in)
+            for prefix, sign_in, tokens in list(_unusual(document, container["env"], topology)):
+                _complete(pod, container, prefix, sign_in, tokens)
     return document if content == document.content else replace(document, content=content)
 
 
 def _unusual(
     document: Document, environment: Sequence[Mapping[str, Any]], topology: Topology
-) -> Iterator[tuple[str, sign_ins.SignIn]]:
-    """Yields the clients of a program that do not sign in as usual: the prefix of their variables, and how they do."""
+) -> Iterator[tuple[str, sign_ins.SignIn, sign_ins.Tokens | None]]:
+    """Yields the clients of a program that do not sign in as usual.
+
+    Each with the prefix of its variables, how it signs in, and where it gets tokens, if its cluster says so.
+    """
     variables = {str(one.get("name")): str(one.get("value", "")) for one in environment}
     for name, address in variables.items():
         prefix, listener = name.removesuffix(_SERVERS), topology.listener(address)
@@ -61,23 +65,32 @@ def _unusual(
             continue
         region = topology.address(address, document.where()).region
         user = topology.user(region, variables.get(f"{prefix}KAFKA_USERNAME", ""))
-        sign_in = sign_ins.of_user(listener, user.content if user else None)
+        tokens = region_tokens(topology, region)
+        sign_in = sign_ins.of_user(listener, user.content if user else None, tokens)
         if sign_in == sign_ins.USUAL and not sign_ins.why_refused(listener, sign_in):
             continue
         if refused := sign_ins.why_refused(listener, sign_in):
             where = user.where("spec", "authentication", "type") if user else document.where()
             raise WrongUseError(f"{where}: {document.reference} cannot sign in: {refused}")
-        if sign_in.mechanism == sign_ins.OAUTH and not variables.get(f"{prefix}{_TOKENS}"):
+        has_own = bool(variables.get(f"{prefix}{_ENDPOINT}"))
+        if sign_in.mechanism == sign_ins.OAUTH and not has_own and tokens is None:
             where = user.where("spec", "authentication") if user else document.where()
             raise WrongUseError(
-                f"{where}: {document.reference} cannot sign in with {sign_ins.OAUTH} without {prefix}{_TOKENS}; set it "
-                "(producer_token_endpoint, consumer_token_endpoint), or offer "
-                f"{sign_ins.SCRAM_512} beside it in {sign_ins.ENABLED}, and give the user the type scram-sha-512"
+                f"{where}: {document.reference} cannot sign in with {sign_ins.OAUTH} without {prefix}{_ENDPOINT}; set "
+                f"{sign_ins.OAUTH_VARIABLES[sign_ins.OAUTH_ENDPOINT]} of {region} (producer_token_endpoint, "
+                f"consumer_token_endpoint for these alone), or offer {sign_ins.SCRAM_512} beside it in "
+                f"{sign_ins.ENABLED}, and give the user the type scram-sha-512"
             )
-        yield prefix, sign_in
+        yield prefix, sign_in, None if has_own else tokens
 
 
-def _complete(pod: dict[str, Any], container: dict[str, Any], prefix: str, sign_in: sign_ins.SignIn) -> None:
+def _complete(
+    pod: dict[str, Any],
+    container: dict[str, Any],
+    prefix: str,
+    sign_in: sign_ins.SignIn,
+    tokens: sign_ins.Tokens | None,
+) -> None:
     """Writes the variables of one client, in place of the file with a password where it has none."""
     password = f"{prefix}KAFKA_PASSWORD_FILE"
     folder = next((str(one.get("value", "")) for one in container["env"] if one.get("name") == password), "")
@@ -85,6 +98,9 @@ def _complete(pod: dict[str, Any], container: dict[str, Any], prefix: str, sign_
     added = {"KAFKA_SECURITY_PROTOCOL": sign_in.security_protocol}
     if sign_in.mechanism:
         added["KAFKA_SASL_MECHANISM"] = sign_in.mechanism
+        if tokens and sign_in.mechanism == sign_ins.OAUTH:
+            added |= {_ENDPOINT: tokens.endpoint} | ({"KAFKA_TOKEN_SCOPE": tokens.scope} if tokens.scope else {})
+            added |= {"KAFKA_TOKEN_CA_FILE": f"{folder}/{tokens.authority}"} if tokens.authority else {}
     else:
         container["env"] = [one for one in container["env"] if one.get("name") != password]
     if sign_in.has_certificate:

@@ -255,11 +255,10 @@ class Topology:
 
     def _made(self, region: str) -> dict[str, Document]:
         """Returns the secrets that a region creates itself, each with the resource that creates it."""
-        made: dict[str, Document] = {}
-        for document in self._documents:
-            if document.namespace == region:
-                made |= dict.fromkeys(secrets_of(document), document)
-        return made
+        own = [document for document in self._documents if document.namespace == region]
+        # With tokens a user's secret is a manifest of its own; it identifies the user all the same.
+        own.sort(key=lambda document: document.kind != "Secret")
+        return {name: document for document in own for name in secrets_of(document)}
 
     def _copies_of_mirrors(self) -> Iterator[SecretCopy]:
         for document in self.of_kind(MIRROR):

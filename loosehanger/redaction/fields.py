@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from loosehanger.errors import WrongUseError
 from loosehanger.kafka.connection import Connection
 from loosehanger.proof.compare.isolation import has_field
+from loosehanger.proof.read.batches import allow_token_endpoint
 
 DEPTH = 4
 """The depth of nested objects and arrays to redact, including the value itself."""
@@ -152,6 +153,7 @@ def start(
         checkpoint: the folder in which it keeps its positions.
         report: takes the result of each batch, after it is written.
     """
+    allow_token_endpoint(spark, connection)
     client = {f"kafka.{name}": value for name, value in connection.java().items()}
     source = (
         spark.readStream.format("kafka")

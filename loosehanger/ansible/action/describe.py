@@ -23,6 +23,7 @@ from loosehanger.lab.claims.claims import rights_judged
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import read_file
 from loosehanger.lab.mirrors.mirror import routes_text
+from loosehanger.lab.token_sign_ins import region_tokens
 from loosehanger.lab.topology import Topology
 
 
@@ -92,7 +93,7 @@ def _lab(variables: Mapping[str, Any], *, with_regions: bool) -> dict[str, Any]:
         "regions": {
             region: {
                 "cluster": topology.clusters(region)[0],
-                "user_type": sign_ins.type_for(topology.first_listener(region)),
+                "user_type": sign_ins.type_for(topology.first_listener(region), region_tokens(topology, region)),
                 "mirrors": list(dict.fromkeys(mirror.name for mirror in topology.mirrors if mirror.region == region)),
                 "place": variables["hostvars"].get(region, {}).get("region_place") or [],
             }

@@ -174,7 +174,7 @@ class Metadata(ResourceModel):
     name: Name
     namespace: Name | None = None
     labels: dict[str, str] = {}
-    annotations: Annotated[dict[str, str], Ignored("there is no operator to read them")] = {}
+    annotations: Annotated[dict[str, str], Ignored("there is no operator to read them; the kit reads its own")] = {}
 
 
 class Resource(ResourceModel):

@@ -28,6 +28,16 @@ REFERENCE: Final = re.compile(
     r"\$\{strimzisecrets:(?P<namespace>[a-z0-9][-a-z0-9]*)/(?P<secret>[a-z0-9][-a-z0-9.]*):(?P<key>[-._a-zA-Z0-9]+)\}"
 )
 """A reference to a key of a Secret, as Strimzi's own pods resolve it."""
+OAUTH_ENDPOINT: Final = "loosehanger-lab/token-endpoint"
+OAUTH_SCOPE: Final = "loosehanger-lab/token-scope"
+OAUTH_AUTHORITY: Final = "loosehanger-lab/token-authority"
+"""The annotations of a Kafka that say where its users get tokens for OAUTHBEARER."""
+OAUTH_VARIABLES: Final = {
+    OAUTH_ENDPOINT: "kafka_cluster_token_endpoint",
+    OAUTH_SCOPE: "kafka_cluster_token_scope",
+    OAUTH_AUTHORITY: "kafka_cluster_token_authority",
+}
+"""The role's variable for each of them."""
 _OF_TYPE: Final = {"scram-sha-512": SCRAM_512, "scram-sha-256": SCRAM_256, "plain": PLAIN}
 Content = Mapping[str, Any]
 
@@ -51,6 +61,18 @@ class SignIn:
     def __str__(self) -> str:
         kind = self.mechanism or ("a client certificate" if self.has_certificate else "no sign-in")
         return f"{kind} over {'TLS' if self.is_encrypted else 'plain text'}"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Where the users of a cluster get tokens: each shows the ``password`` of its secret there."""
+
+    endpoint: str
+    """The address of the identity provider's token endpoint."""
+    scope: str = ""
+    """The scope to ask for; empty for none."""
+    authority: str = ""
+    """The key of a user's secret with the endpoint's certificate authority; empty for the machine's authorities."""
 
 
 USUAL: Final = SignIn(is_encrypted=True, mechanism=SCRAM_512)
@@ -79,12 +101,20 @@ def security_protocol(listener: Content) -> str:
     return SignIn(bool(listener.get("tls")), "SASL" if mechanisms(listener) else "").security_protocol
 
 
-def of_user(listener: Content, user: Content | None) -> SignIn:
+def tokens_of(kafka: Content) -> Tokens | None:
+    """Returns where the users of a Kafka get tokens; None if it does not say."""
+    annotations = (kafka.get("metadata") or {}).get("annotations") or {}
+    found = [str(annotations.get(name, "")) for name in (OAUTH_ENDPOINT, OAUTH_SCOPE, OAUTH_AUTHORITY)]
+    return Tokens(*found) if found[0] else None
+
+
+def of_user(listener: Content, user: Content | None, tokens: Tokens | None = None) -> SignIn:
     """Returns how a user signs in at a listener.
 
     Args:
         listener: an entry of ``spec.kafka.listeners``.
         user: the KafkaUser; None for one that no manifest describes, which signs in as the listener prefers.
+        tokens: where the cluster's users get tokens: those without credentials of the operator's do then.
     """
     is_encrypted = bool(listener.get("tls"))
     match user_type(user):
@@ -92,6 +122,8 @@ def of_user(listener: Content, user: Content | None) -> SignIn:
             return SignIn(is_encrypted, SCRAM_512)
         case "tls" | "tls-external":
             return SignIn(is_encrypted, has_certificate=True)
+        case _ if tokens and OAUTH in mechanisms(listener):
+            return SignIn(is_encrypted, OAUTH)
         case _:
             # The operator's credentials are for SCRAM-SHA-512; a user with rights only has others.
             possible = MECHANISMS if user is None else MECHANISMS[1:]
@@ -105,8 +137,10 @@ def user_type(user: Content | None) -> str:
     return str((((user or {}).get("spec") or {}).get("authentication") or {}).get("type", ""))
 
 
-def type_for(listener: Content) -> str:
-    """Returns the type that a KafkaUser needs to sign in at a listener; empty for rights only."""
+def type_for(listener: Content, tokens: Tokens | None = None) -> str:
+    """Returns the type that a user of the kit needs to sign in at a listener; empty for rights only."""
+    if tokens and OAUTH in mechanisms(listener):
+        return ""
     if asks_certificate(listener):
         return TLS
     return "scram-sha-512" if SCRAM_512 in mechanisms(listener) else ""

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from loosehanger.errors import LabError
 from loosehanger.files import remove_folder, write_file
-from loosehanger.kafka.properties import format_properties
 from loosehanger.lab.kit_users import ADMINISTRATOR
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.connect_settings import REST_PORT
@@ -24,7 +23,7 @@ from loosehanger.lab.record import recorded_pod, region_record
 from loosehanger.lab.scenario import MIRROR
 from loosehanger.lab.topology import Topology
 from loosehanger.platforms import web_consoles
-from loosehanger.platforms.client_properties import client_properties, keys_of
+from loosehanger.platforms.client_properties import client_file, client_properties, keys_of
 from loosehanger.platforms.kubernetes import event_streams, services
 from loosehanger.platforms.kubernetes.apply import RegionNamespace
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
@@ -157,18 +156,22 @@ def _described(
         if kafka is None:
             continue
         files["ca.crt"] = _secret_value(cluster, region.name, f"{of}-cluster-ca-cert", "ca.crt")
-        sign_in = sign_ins.of_user(next(iter(_listeners(kafka)), {}), user)
-        keys = keys_of(sign_in, has_jaas=bool(sign_ins.user_type(user)))
+        tokens = sign_ins.tokens_of(kafka)
+        sign_in = sign_ins.of_user(next(iter(_listeners(kafka)), {}), user, tokens)
+        keys = keys_of(sign_in, has_jaas=bool(sign_ins.user_type(user)), tokens=tokens)
         # A user whose credentials no operator makes is a client of the kit only if it has a secret.
         made = sign_ins.user_type(user) not in ("", sign_ins.TLS_EXTERNAL)
-        if not made and keys and cluster.get("v1", "Secret", name, region.name) is None:
+        there = cluster.get("v1", "Secret", name, region.name) if keys and not made else None
+        if not made and keys and there is None:
             continue
+        if tokens and there is not None and not (there.get("data") or {}).keys() >= set(keys):
+            continue  # A secret of a mirror's, say, which names its keys itself.
         secret = {key: _secret_value(cluster, region.name, name, key) for key in keys}
         authority = f"{folder}/ca.crt"
-        properties = client_properties(sign_in, name, secret, _address(region, place, kafka), authority)
+        properties = client_properties(sign_in, name, secret, _address(region, place, kafka), authority, tokens)
         if properties is None:
             continue
-        files[f"{name}.properties"] = format_properties(properties)
+        files[f"{name}.properties"] = client_file(properties)
         clients[name] = f"{folder}/{name}.properties"
     consoles = [
         console for resource in (*found["EventStreams"], *found["Deployment"]) if (console := _web_console(resource))

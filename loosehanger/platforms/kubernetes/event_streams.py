@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from loosehanger.errors import WrongUseError
+from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.resources import KAFKA_VERSION
 from loosehanger.lab.manifests.views import MIRROR
 
@@ -330,6 +331,12 @@ def _event_streams(
     if (version := _part(kafka, "spec", "kafka", "version")) not in (None, KAFKA_VERSION):
         why = f"'{version}' is not possible: the operator runs the release that it comes with; leave the version out"
         _refuse(where, kafka, "spec.kafka.version", why)
+    if sign_ins.tokens_of(kafka):
+        why = (
+            "is not possible on Event Streams: its own console signs people in with the password of 'admin', who would "
+            "have none; leave kafka_cluster_token_endpoint out, and offer SCRAM-SHA-512"
+        )
+        _refuse(where, kafka, f"metadata.annotations.{sign_ins.OAUTH_ENDPOINT}", why)
     document = _renamed(kafka) | {"apiVersion": settings.api_version, "kind": "EventStreams"}
     spec: Document = {
         # Without a patch version: the operator updates itself, and what it runs, within its channel.

@@ -1,7 +1,8 @@
 """Checks that users without credentials of the operator's have theirs from elsewhere.
 
 Strimzi's User Operator makes passwords for SCRAM-SHA-512, and certificates. For SCRAM-SHA-256 and PLAIN a KafkaUser has
-rights only: its secret, and the credentials in the cluster, are set up by hand.
+rights only: its secret, and the credentials in the cluster, are set up by hand. With a token endpoint the secret of a
+user of the kit has the client's secret.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.views import listeners_of
 from loosehanger.lab.plan import Plan
+from loosehanger.lab.token_sign_ins import keys_needed, lacks_secret, region_tokens, users_by_token
 from loosehanger.platforms.kubernetes.apply import RegionNamespace
 
 
@@ -46,3 +48,10 @@ def _refused(region: RegionNamespace, plan: Plan) -> Iterator[str]:
                 f"{user.where('spec', 'authentication')}: the operator makes no credentials for {sign_in.mechanism}; "
                 f"create them, and the secret '{user.name}' with the key 'password' in {region.name}"
             )
+    if (tokens := region_tokens(plan.topology, region.name)) is None:
+        return
+    for user in users_by_token(plan.topology, region.name):
+        there = region.cluster.get("v1", "Secret", user.name, region.name) or {}
+        has_keys = (there.get("data") or {}).keys() >= set(keys_needed(tokens))
+        if user.name not in secrets and not has_keys:
+            yield lacks_secret(plan.topology, user)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from loosehanger.files import write_file
-from loosehanger.kafka.properties import format_properties
 from loosehanger.lab.kit_users import PROVER
 from loosehanger.lab.manifests import sign_ins
 from loosehanger.lab.manifests.documents import Document
@@ -14,7 +13,7 @@ from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.lab.programs import ledgers, prover_region
 from loosehanger.lab.record import region_record
 from loosehanger.lab.topology import Topology
-from loosehanger.platforms.client_properties import client_properties
+from loosehanger.platforms.client_properties import client_file, client_properties
 from loosehanger.platforms.local.deployment import LocalProgram
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
@@ -34,7 +33,8 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
         documents: the resources that were applied there.
         topology: all regions.
     """
-    clients, changed = _client_files(region, prover_region(topology))
+    given = {document.name for document in documents if document.kind == "Secret"}
+    clients, changed = _client_files(region, prover_region(topology), given)
     text = region_record(
         region.name,
         documents,
@@ -66,8 +66,14 @@ def record(region: LocalRegion, documents: Sequence[Document], topology: Topolog
     return changed | write_file(region.home / "access" / f"{region.name}.json", text)
 
 
-def _client_files(region: LocalRegion, prover: str) -> tuple[dict[str, str], bool]:
-    """Writes the client properties of the region's users; returns each user's file, and whether a file changed."""
+def _client_files(region: LocalRegion, prover: str, given: Collection[str]) -> tuple[dict[str, str], bool]:
+    """Writes the client properties of the region's users; returns each user's file, and whether a file changed.
+
+    Args:
+        region: the region.
+        prover: the region of the prover.
+        given: the secrets of manifests: a password that the platform has made is of no client of an identity provider.
+    """
     own = region.home / "access" / region.name
     clients: dict[str, str] = {}
     changed = False
@@ -77,17 +83,22 @@ def _client_files(region: LocalRegion, prover: str) -> tuple[dict[str, str], boo
         changed |= write_file(own / "ca.crt", read_secret(region, f"{cluster.name}-cluster-ca-cert")["ca.crt"])
         through_link = name == PROVER and prover in region.others
         secret = read_secret(region, name) if (region.secrets / name).is_dir() else {}
+        tokens = sign_ins.tokens_of({"metadata": {"annotations": cluster.kafka.metadata.annotations}})
+        sign_in = sign_ins.of_user(cluster.listener.content, user, tokens)
+        if sign_in.mechanism == sign_ins.OAUTH and name not in given:
+            continue
         properties = client_properties(
-            sign_ins.of_user(cluster.listener.content, user),
+            sign_in,
             name,
             {key: value.decode() for key, value in secret.items() if not key.endswith(".p12")},
             ",".join(cluster.addresses_for(prover) if through_link else cluster.addresses(2)),
             str(own / "ca.crt"),
+            tokens,
         )
         if properties is None:
             continue
         path = own / f"{name}.properties"
-        changed |= write_file(path, format_properties(properties))
+        changed |= write_file(path, client_file(properties))
         clients[name] = str(path)
     for path in own.glob("*.properties"):
         # The files of users that no longer exist.

@@ -15,6 +15,7 @@ from loosehanger.lab.manifests.loader import Manifest
 from loosehanger.lab.manifests.resources import Deployment, Kafka, KafkaMirrorMaker2, KafkaNodePool, exporter_rules
 from loosehanger.lab.manifests.views import listeners_of
 from loosehanger.lab.plan import Plan
+from loosehanger.lab.token_sign_ins import lacks_secret, users_by_token
 from loosehanger.platforms.local.kafka_cluster import LocalCluster
 from loosehanger.platforms.local.processes import marked_processes
 from loosehanger.platforms.local.region import FIRST_WORKER_PORT, PORTS_OF_A_REGION, LocalRegion
@@ -59,7 +60,8 @@ def check_users(plan: Plan) -> None:
     """Checks that the local platform can make what a region's users sign in with.
 
     Raises:
-        WrongUseError: a user wants a certificate, and no listener asks for one: there is no authority for it then.
+        WrongUseError: a user wants a certificate, and no listener asks for one: there is no authority for it then. Or
+            a user of the kit gets tokens, and has no secret to show for them.
     """
     asking = {
         kafka.name
@@ -74,6 +76,9 @@ def check_users(plan: Plan) -> None:
                 f"{user.where('spec', 'authentication', 'type')}: no listener of Kafka/{cluster} has the type tls, so "
                 "the local platform has no authority for its certificate; change one of the two types"
             )
+    secrets = {document.name for document in plan.topology.of_kind("Secret", plan.region)}
+    if lacking := [user for user in users_by_token(plan.topology, plan.region) if user.name not in secrets]:
+        raise WrongUseError("; ".join(lacks_secret(plan.topology, user) for user in lacking))
 
 
 def check_clusters(region: LocalRegion, manifests: Sequence[Manifest]) -> None:

@@ -108,7 +108,7 @@ def read_beside(
 def _by_consumers(
     spark: SparkSession, connection: Connection, wanted: Ranges, consumers: str, **options: str
 ) -> DataFrame:
-    _allow_token_endpoint(spark, connection)
+    allow_token_endpoint(spark, connection)
     tasks = sum(1 + (end - start) // _RECORDS_A_TASK for start, end in wanted.values())
     return (
         spark.read.format("kafka")
@@ -126,7 +126,7 @@ def _by_consumers(
     )
 
 
-def _allow_token_endpoint(spark: SparkSession, connection: Connection) -> None:
+def allow_token_endpoint(spark: SparkSession, connection: Connection) -> None:
     """Lets the consumers of this Java machine ask the connection's token endpoint; executors elsewhere have their own.
 
     Kafka's clients of 3.9.1 and later refuse every address that this property lacks, and read it at each request.
