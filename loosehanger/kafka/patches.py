@@ -38,6 +38,7 @@ from kafka.errors import (
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.legacy_records import LegacyRecord
 from kafka.serializer import Deserializer
 
 from loosehanger.errors import LabError, WrongUseError
@@ -57,6 +58,8 @@ NOT_WORTH_A_LINE = ("kafka.net.selector",)
 """The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
 MOST_UNPACKED = 64 * 1024 * 1024
 """Bytes of a batch after decompression, for a consumer that is ``Tolerant``: gzip makes a gigabyte of a megabyte."""
+NO_TIME = -1
+"""The time of a record that has none."""
 POLL_S = 60.0
 """Seconds that a ``poll`` may take beyond its own timeout before it is abandoned."""
 _SPEAKER = re.compile(r"^<[^>]*>:? ")
@@ -119,6 +122,8 @@ def repairs() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
         (KafkaConsumer, "position", _of_one_partition),
         (KafkaConsumer, "_fetch_all_topic_metadata", _within_a_request),
         (ConsumerCoordinator, "need_rejoin", _until_it_has_joined),
+        (KafkaAdminClient, "_describe_cluster", _of_any_release),
+        (LegacyRecord, "__init__", _with_a_time),
     )
 
 
@@ -787,6 +792,39 @@ def _until_it_has_joined(need_rejoin: Callable[[Any], bool]) -> Callable[[Any], 
 
     need.repairs = need_rejoin  # type: ignore[attr-defined]
     return need
+
+
+def _with_a_time(init: Callable[..., None]) -> Callable[..., None]:
+    """Gives records of clients before Kafka 0.10 the time -1, as Java's clients do; kafka-python 3.0.12 has None there.
+
+    Everything that compares, sorts or shows times counts with a number.
+    """
+
+    def begin(self: Any, *arguments: Any, **options: Any) -> None:
+        init(self, *arguments, **options)
+        if self._timestamp is None:
+            self._timestamp = NO_TIME
+
+    begin.repairs = init  # type: ignore[attr-defined]
+    return begin
+
+
+def _of_any_release(describe: Callable[[Any], Awaitable[dict[str, Any]]]) -> Callable[[Any], Awaitable[dict[str, Any]]]:
+    """Describes clusters of Kafka 2.8 to 3.6, in whose answers kafka-python 3.0.12 misses a field that came with 3.7.
+
+    The cluster's metadata say the same, which the library asks for of releases before 2.8.
+    """
+
+    async def described(self: Any) -> dict[str, Any]:
+        try:
+            return await describe(self)
+        except KeyError:
+            found: dict[str, Any] = await self._get_cluster_metadata([])
+            brokers = [{**broker, "broker_id": broker["node_id"]} for broker in found["brokers"]]
+            return {key: found[key] for key in ("cluster_id", "controller_id")} | {"brokers": brokers}
+
+    described.repairs = describe  # type: ignore[attr-defined]
+    return described
 
 
 def topic_configs(

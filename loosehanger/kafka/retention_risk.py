@@ -17,6 +17,7 @@ from kafka import TopicPartition
 
 from loosehanger.errors import UnreachableError
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.kafka.patches import NO_TIME
 from loosehanger.kafka.transactions import WARN_S as OPEN_S
 from loosehanger.kafka.transactions import Held
 from loosehanger.times import span
@@ -206,7 +207,8 @@ class RetentionReader:
             # What is not there does not count: the mirror begins where the log did when it saw it first.
             gone = start - position - 1 if position is not None and position + 1 < start else 0
             before = self._looks.get((whose, place))
-            self._looks[whose, place] = _Look(now, end, first.timestamp_ms if first else None)
+            timed = first is not None and first.timestamp_ms != NO_TIME
+            self._looks[whose, place] = _Look(now, end, first.timestamp_ms if first and timed else None)
             found = PartitionRisk(
                 place.topic,
                 place.partition,
@@ -222,7 +224,8 @@ class RetentionReader:
                 held=held.get(place),
                 held_s=self._held_s((whose, place), held.get(place), now),
             )
-            if first is None:
+            # Retention counts from the time of its segment's file then, which no client can ask for.
+            if first is None or not timed:
                 yield found
                 continue
             yield _timed(found, first, before, configs.get(place.topic, {}), now)

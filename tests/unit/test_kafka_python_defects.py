@@ -7,6 +7,7 @@ use kafka-python, and nothing of the kit but record batches as a broker sends th
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.metadata import MetadataResponse
 from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.legacy_records import LegacyRecord
 from kafka.record.memory_records import MemoryRecords
 
 from loosehanger.kafka import patches
@@ -337,6 +339,39 @@ def test_a_member_forgets_that_it_has_to_join_again_when_it_asks_to() -> None:
     assert coordinator.need_rejoin()
     coordinator.group_protocols()
     assert not coordinator.need_rejoin()
+
+
+@shows(KafkaAdminClient, "_describe_cluster")
+def test_describe_cluster_misses_a_field_that_brokers_before_3_7_do_not_send() -> None:
+    """``describe_cluster`` raises ``KeyError: 'endpoint_type'`` for version 0 of the answer, of Kafka 2.8 to 3.6.
+
+    Expected: the cluster, as from newer brokers.
+    """
+
+    class Manager:
+        async def send(self, _: Any) -> Any:
+            answer: dict[str, Any] = {
+                "error_code": 0,
+                "error_message": None,
+                "throttle_time_ms": 0,
+                "cluster_id": "c",
+                "brokers": [],
+            }
+            return SimpleNamespace(error_code=0, error_message=None, to_dict=lambda: answer)
+
+    client = KafkaAdminClient.__new__(KafkaAdminClient)
+    client._manager = Manager()
+    with pytest.raises(KeyError, match="endpoint_type"):
+        asyncio.run(client._describe_cluster())
+
+
+@shows(LegacyRecord, "__init__")
+def test_a_record_of_the_first_format_has_none_where_others_have_a_number() -> None:
+    """``timestamp`` of a record of clients before Kafka 0.10 is ``None``; sorting records by it raises ``TypeError``.
+
+    Expected: -1, which Java's clients and the protocol have for a record without a time.
+    """
+    assert LegacyRecord(0, 7, None, None, b"key", b"value", 0, None).timestamp is None
 
 
 def test_describe_configs_throws_the_error_of_a_topic_away() -> None:

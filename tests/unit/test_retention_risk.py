@@ -31,6 +31,7 @@ class Source:
         self.settings = settings
         self.at = 0
         self.away = False
+        self.timed = True
         self.stable: int | None = None
         """The last stable offset, where a transaction is open; it began at ``began``, if that is known."""
         self.began: float | None = None
@@ -68,7 +69,8 @@ class Source:
         return self.at
 
     def poll(self, **_: Any) -> dict[TopicPartition, list[Any]]:
-        record = SimpleNamespace(offset=self.at, timestamp=self.at * 1000, key=None, value=b"x" * 88, headers=())
+        time_ms = self.at * 1000 if self.timed else -1
+        record = SimpleNamespace(offset=self.at, timestamp=time_ms, key=None, value=b"x" * 88, headers=())
         return {PLACE: [record]}
 
     def assign(self, *_: Any) -> None:
@@ -121,6 +123,15 @@ def test_a_mirror_that_is_too_slow_loses_later_and_a_quick_one_never(monkeypatch
     assert slow.loss_in_s == (HOUR - (3100 - 150)) / 0.5
     quick = look(watch, 99 + 350, 3200)
     assert (quick.pace, quick.loss_in_s, quick.by) == (3.0, None, "")
+
+
+def test_records_without_a_time_wait_and_have_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(0, 1000, **kept(HOUR))
+    source.timed = False
+    watch = looking(monkeypatch, source)
+    for now in (10_000, 20_000):
+        found = look(watch, 99, now)
+        assert (found.behind, found.age_s, found.loss_in_s, found.endangered()) == (900, None, None, False)
 
 
 def test_retention_by_size_deletes_what_is_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:

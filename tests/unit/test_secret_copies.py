@@ -72,6 +72,17 @@ def test_locally_another_secret_is_not_overwritten(europe: LocalRegion, america:
         copy_secrets(europe, america, [copied("europe", "more", "mm2-source")])
 
 
+def test_locally_a_copy_replaces_that_of_the_same_user_elsewhere(europe: LocalRegion, america: LocalRegion) -> None:
+    write_secret(europe, "more", {"password": b"one", "sasl.jaas.config": b"of europe's operator"})
+    copy_secrets(europe, america, [EUROPES])
+    moved = copied("europe", "more", "mm2-source")
+    assert copy_secrets(europe, america, [moved]) == ["mm2-source"]
+    assert read_secret(america, "mm2-source") == read_secret(europe, "more")
+    write_secret(america, "own", {"password": b"one"})
+    with pytest.raises(WrongUseError, match="the secret 'own' already exists and is not a copy"):
+        copy_secrets(europe, america, [copied("europe", "more", "own")])
+
+
 def test_locally_nobody_makes_an_authority_for_clients_certificates(europe: LocalRegion, america: LocalRegion) -> None:
     authority = SecretCopy("europe", "europe-clients-ca", "north-america", "kept-clients-ca", "Kafka")
     assert copy_secrets(europe, america, [authority]) == []

@@ -22,8 +22,12 @@ from loosehanger.lab.manifests.views import is_exactly_once
 # Of 4.4.0 some jars are not published yet, connect-mirror among them.
 KAFKA_VERSION: Final = "4.3.1"
 """The Kafka that is installed, and that a resource without a version gets."""
-KafkaVersion = Literal["3.9.1", "4.2.0", "4.3.1"]
-"""The Kafkas that a resource may name: those that the kit's locks have."""
+KafkaVersion = Literal["2.8.2", "3.9.1", "4.2.0", "4.3.1"]
+"""The Kafkas that a cluster may name: those that the kit's locks have."""
+WorkerVersion = Literal["3.9.1", "4.2.0", "4.3.1"]
+"""Those that a mirror may name: of 2.8.2 the kit has what nodes need, and no Connect."""
+FIRST_WITH_KRAFT: Final = (3, 3)
+"""The first release whose clusters may keep their metadata themselves; those of older ones need ZooKeeper."""
 # fmt: off
 MetadataVersion = Literal[
     "3.9", "3.9-IV0", "4.0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1", "4.1-IV0", "4.1-IV1", "4.2", "4.2-IV0",
@@ -398,6 +402,11 @@ def minor(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.partition("-")[0].split(".")[:2])
 
 
+def needs_zookeeper(version: str) -> bool:
+    """Whether the clusters of a release keep their metadata in ZooKeeper."""
+    return minor(version) < FIRST_WITH_KRAFT
+
+
 class KafkaSpec(ResourceModel):
     """See Kafka."""
 
@@ -408,7 +417,7 @@ class KafkaSpec(ResourceModel):
 
 
 class Kafka(Resource):
-    """A KRaft cluster; its nodes come from its KafkaNodePools."""
+    """A cluster; its nodes come from its KafkaNodePools. Its release decides whether it needs ZooKeeper."""
 
     api_version: Literal["kafka.strimzi.io/v1"]
     kind: Literal["Kafka"]
@@ -783,7 +792,7 @@ class MirrorEntry(ResourceModel):
 class KafkaMirrorMaker2Spec(ResourceModel):
     """See KafkaMirrorMaker2."""
 
-    version: KafkaVersion = KAFKA_VERSION
+    version: WorkerVersion = KAFKA_VERSION
     replicas: Annotated[int, Field(ge=0, le=5)]
     target: MirrorTarget
     mirrors: Annotated[list[MirrorEntry], Field(min_length=1)]

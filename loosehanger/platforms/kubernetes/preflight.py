@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from loosehanger.errors import LabError, WrongUseError
+from loosehanger.lab.manifests.resources import needs_zookeeper
 from loosehanger.lab.manifests.views import MIRROR
 from loosehanger.platforms.kubernetes.apply import RegionNamespace, foreign
 from loosehanger.platforms.kubernetes.cluster import KubernetesCluster
@@ -166,15 +167,21 @@ def _scaled_controllers(cluster: KubernetesCluster, manifests: Sequence[Manifest
 
 
 def _unsupported_versions(cluster: KubernetesCluster, manifests: Sequence[ManifestEntry]) -> Iterator[str]:
-    """Yields resources that name a Kafka which Strimzi's operator has no image of; nothing where it cannot be read."""
+    """Yields resources that name a Kafka which Strimzi's operator has no image of, as far as its list can be read."""
     versions = operator_versions(cluster)
-    for manifest in manifests if versions else ():
+    for manifest in manifests:
         spec = manifest.document.get("spec") or {}
         parts = {(STRIMZI, MIRROR): ("spec", spec), (STRIMZI, "Kafka"): ("spec.kafka", spec.get("kafka") or {})}
         field, part = parts.get(manifest.kind, ("", {}))
-        if part.get("version", versions[-1]) not in versions:
+        version = str(part.get("version", ""))
+        if field == "spec.kafka" and re.match(r"\d+\.\d", version) and needs_zookeeper(version):
             yield (
-                f"{manifest.where}: {field}.version: '{part['version']}' is not possible here; the operator supports "
+                f"{manifest.where}: {field}.version: '{version}' needs ZooKeeper, which Strimzi's operator no longer "
+                "runs: let the old cluster stand outside it, and set bootstrapServers of the mirror to its address"
+            )
+        elif versions and version and version not in versions:
+            yield (
+                f"{manifest.where}: {field}.version: '{version}' is not possible here; the operator supports "
                 f"{', '.join(versions)}"
             )
 

@@ -1,4 +1,4 @@
-"""Kafka and KafkaNodePool: a KRaft cluster of processes that are both broker and controller.
+"""Kafka and KafkaNodePool: a cluster of processes that are both broker and controller, with KRaft or with ZooKeeper.
 
 Listeners and their security are Strimzi's: a control plane and a replication listener with mutual TLS for the nodes and
 the platform, and the manifest's listeners for clients. Source of the mapping: Strimzi 1.2's documentation of ``Kafka``.
@@ -29,6 +29,7 @@ from loosehanger.lab.manifests.resources import (
     as_text,
     exporter_rules,
     minor,
+    needs_zookeeper,
 )
 from loosehanger.lab.record import Exporter
 from loosehanger.platforms.java import Java
@@ -38,9 +39,10 @@ from loosehanger.platforms.local.jmx_exporter import exporter
 from loosehanger.platforms.local.listener_settings import ListenerSettings
 from loosehanger.platforms.local.processes import Process
 from loosehanger.platforms.local.region import PORTS_OF_A_NODE, LocalRegion
-from loosehanger.platforms.local.secret_references import provider
+from loosehanger.platforms.local.secret_references import provider, reference
 from loosehanger.platforms.local.secret_store import delete_secret, secret_file
 from loosehanger.platforms.local.services import ServiceAddresses
+from loosehanger.platforms.local.zookeeper import ZooKeeper
 from loosehanger.ports import LOOPBACK
 
 CONTROL_PLANE, REPLICATION = "CONTROLPLANE-9090", "REPLICATION-9091"
@@ -60,6 +62,7 @@ class LocalCluster:
         self.name = kafka.metadata.name
         self.pools = sorted(pools, key=lambda pool: pool.metadata.name)
         self.java = Java(region.home, kafka.spec.kafka.version)
+        self.zookeeper = ZooKeeper(self) if needs_zookeeper(self.java.version) else None
 
     @classmethod
     def of(cls, region: LocalRegion, name: str) -> LocalCluster:
@@ -143,6 +146,8 @@ class LocalCluster:
         )
         kept = {"id": self._cluster_id(), "nodes": nodes, "metadata": metadata}
         changed |= write_file(self.folder / "cluster.json", json.dumps(kept))
+        if self.zookeeper:
+            changed |= processes.run(self.region, self.zookeeper.process())
         running = {state.name for state in processes.states(self.region) if state.state == "RUNNING"}
         # Those that do not run start first: without them no other may restart.
         for node in sorted(self.nodes, key=lambda node: self._process_name(node) in running):
@@ -160,12 +165,16 @@ class LocalCluster:
     def disks(self) -> dict[str, Path]:
         """The folder that each node's records are in, by the name of its process."""
         return {
-            name: self.folder / str(node) / "data" for node, name in zip(self.nodes, self.process_names(), strict=True)
+            name: self.folder / str(node) / "data" for node, name in zip(self.nodes, self.node_names(), strict=True)
         }
 
-    def process_names(self) -> list[str]:
-        """The names of its processes."""
+    def node_names(self) -> list[str]:
+        """The names of the processes that answer clients."""
         return [self._process_name(node) for node in self.nodes]
+
+    def process_names(self) -> list[str]:
+        """The names of all its processes."""
+        return [*([self.zookeeper.name] if self.zookeeper else []), *self.node_names()]
 
     def delete(self) -> None:
         """Stops the nodes and deletes all data of the cluster."""
@@ -173,10 +182,8 @@ class LocalCluster:
         remove_folder(self.folder)
         services.offer(self.region, self._service, {})
         authorities = [f"{self.name}-{of}-ca{part}" for of in ("cluster", "clients") for part in ("", "-cert")]
-        for secret in (*authorities, self._operator_secret):
+        for secret in (*authorities, self._operator_secret, *map(self._node_secret, self.nodes)):
             delete_secret(self.region, secret)
-        for node in self.nodes:
-            delete_secret(self.region, self._node_secret(node))
 
     def admin_connection(self) -> Connection:
         """The connection of the platform's own client: mutual TLS on the replication listener."""
@@ -203,9 +210,11 @@ class LocalCluster:
         before = json.loads(path.read_text()) if path.exists() else {}
         # Clusters of an older kit were formatted by the release that was the only one then.
         formatted: str = before.get("metadata", KAFKA_VERSION if before else spec.metadata_version or spec.version)
-        if minor(formatted) > minor(spec.version):
+        in_zookeeper = needs_zookeeper(formatted) and not self.zookeeper
+        if in_zookeeper or minor(formatted) > minor(spec.version):
+            kept = "its metadata in ZooKeeper" if in_zookeeper else f"metadata of {formatted}"
             raise WrongUseError(
-                f"{self.region.name}: Kafka/{self.name} has metadata of {formatted}, which {spec.version} cannot read; "
+                f"{self.region.name}: Kafka/{self.name} has {kept}, which {spec.version} cannot read; "
                 "run ./lab cleanup first, then set it up again"
             )
         return formatted
@@ -252,7 +261,7 @@ class LocalCluster:
         properties = self._properties(node)
         write_file(folder / "server.properties", properties)
         write_file(folder / "log4j2.properties", self.java.logging_configuration)
-        if not (folder / "data" / "meta.properties").exists():
+        if not (self.zookeeper or (folder / "data" / "meta.properties").exists()):
             _format(self, folder, self._cluster_id())
         pool = self.nodes[node]
         options = pool.spec.jvm_options
@@ -285,16 +294,15 @@ class LocalCluster:
 
     def _properties(self, node: int) -> str:
         spec = self.kafka.spec.kafka
-        listeners = {CONTROL_PLANE: 0, REPLICATION: 1} | {
-            _identifier(listener): index for index, listener in enumerate(spec.listeners, start=2)
-        }
+        # With ZooKeeper the controller uses the replication listener too.
+        listeners = ({} if self.zookeeper else {CONTROL_PLANE: 0}) | {REPLICATION: 1}
+        listeners |= {_identifier(listener): index for index, listener in enumerate(spec.listeners, start=2)}
         advertised = [self._url(node, name, index) for name, index in listeners.items() if name != CONTROL_PLANE]
         advertised += [
             f"{_hidden_identifier(client)}://{LOOPBACK}:{self.region.relay_port(node, client)}"
             for client in self._hidden
         ]
         listeners |= {_hidden_identifier(client): index for client, index in self._hidden.items()}
-        voters = ",".join(f"{id_}@{LOOPBACK}:{self.region.node_port(id_, 0)}" for id_ in self.nodes)
         from loosehanger.platforms.local import certificates  # slow to import
 
         node_principal = certificates.principal(f"{self.name}-kafka")
@@ -303,10 +311,7 @@ class LocalCluster:
         properties = {"log.cleaner.dedupe.buffer.size": str(DEDUPE_BUFFER)}
         properties |= {key: as_text(value) for key, value in spec.config.items()}
         properties |= {
-            "process.roles": "broker,controller",
-            "node.id": str(node),
-            "controller.quorum.voters": voters,
-            "controller.listener.names": CONTROL_PLANE,
+            **(self.zookeeper.node_properties(node) if self.zookeeper else _kraft_properties(self, node)),
             "inter.broker.listener.name": REPLICATION,
             "listeners": ",".join(self._url(node, name, index) for name, index in listeners.items()),
             "advertised.listeners": ",".join(advertised),
@@ -315,25 +320,26 @@ class LocalCluster:
             ),
             "sasl.enabled.mechanisms": "",
             "log.dirs": str(self.folder / str(node) / "data"),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": ";".join(super_users),
         }
-        keystore = str(secret_file(self.region, self._node_secret(node), "keystore.pem"))
+        key_store = _key_store(self, self._node_secret(node))
         for name, index in listeners.items():
             prefix = f"listener.name.{name.lower()}"
             asks = index < 2 or self.listener.asks_certificates
             if index < 2 or self.listener.is_encrypted:
                 authority = self._authority if index < 2 or not asks else self._clients_authority
                 properties |= {
-                    f"{prefix}.ssl.keystore.type": "PEM",
-                    f"{prefix}.ssl.keystore.location": keystore,
+                    **{f"{prefix}.ssl.keystore.{key}": value for key, value in key_store.items()},
                     f"{prefix}.ssl.truststore.type": "PEM",
                     f"{prefix}.ssl.truststore.location": str(authority),
                     f"{prefix}.ssl.client.auth": "required" if asks else "none",
                 }
             if index > 1:
                 properties |= {f"{prefix}.{key}": value for key, value in self.listener.settings().items()}
-        if secrets := self.listener.secrets():
+        secrets = self.listener.secrets()
+        if "password" in key_store:
+            secrets.add(str(Path(key_store["location"]).parent))
+        if secrets:
             properties |= provider(secrets)
         return format_properties(properties)
 
@@ -397,6 +403,28 @@ class LocalCluster:
 
     def _process_name(self, node: int) -> str:
         return f"{self.name}-kafka-{node}"
+
+
+def _kraft_properties(cluster: LocalCluster, node: int) -> dict[str, str]:
+    """The settings of a node of a cluster that keeps its metadata itself."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": ",".join(
+            f"{one}@{LOOPBACK}:{cluster.region.node_port(one, 0)}" for one in cluster.nodes
+        ),
+        "controller.listener.names": CONTROL_PLANE,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }
+
+
+def _key_store(cluster: LocalCluster, secret: str) -> dict[str, str]:
+    """Where a node has its certificate; Kafka 2.8 takes no PEM file whose key is not encrypted."""
+    if cluster.zookeeper:
+        store = secret_file(cluster.region, secret, "keystore.p12")
+        password = reference(cluster.region, secret, "store.password")
+        return {"type": "PKCS12", "location": str(store), "password": password}
+    return {"type": "PEM", "location": str(secret_file(cluster.region, secret, "keystore.pem"))}
 
 
 def _identifier(listener: Listener) -> str:

@@ -21,7 +21,7 @@ LOCK = "kafka-releases.lock"
 
 def named(manifests: Iterable[Manifest]) -> list[str]:
     """Returns the older releases that clusters and mirrors name, in their order."""
-    found = set()
+    found: set[str] = set()
     for manifest in manifests:
         match manifest.resource:
             case KafkaMirrorMaker2() as mirror:

@@ -34,7 +34,7 @@ from loosehanger.waiting import wait_for
 MARK = "LAB_REGION_FOLDER"
 """The environment variable that identifies a region's processes, however they were started."""
 
-RELAY, BROKER, WORKER, OPERATOR, PROGRAM = 50, 100, 200, 300, 400
+RELAY, ZOOKEEPER, BROKER, WORKER, OPERATOR, PROGRAM = 50, 90, 100, 200, 300, 400
 """Start order; processes stop in reverse."""
 RELAY_MODULE = "loosehanger.platforms.local.relay"
 """The module that a link's relay runs."""

@@ -120,7 +120,7 @@ def silent(region: LocalRegion) -> list[tuple[str, str]]:
     if not processes:
         return []
     found = [
-        ("Kafka", kafka["metadata"]["name"], LocalCluster.of(region, kafka["metadata"]["name"]).process_names())
+        ("Kafka", kafka["metadata"]["name"], LocalCluster.of(region, kafka["metadata"]["name"]).node_names())
         for kafka in region.resources("Kafka")
     ]
     for document in region.resources(MIRROR):
@@ -140,7 +140,7 @@ def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
     full = tuple(_full_disks(cluster.disks, region))
     down = [*(one.cause for one in full), *_not_running(processes, names)]
     causes = (*full, *_process_causes(processes, names, region))
-    if processes and not _answering(processes, names):
+    if processes and not _answering(processes, cluster.node_names()):
         return Health("Kafka", cluster.name, False, "Down", "; ".join(down), causes)
     try:
         with admin_client(cluster, LOOK_SECONDS) as admin:
@@ -455,8 +455,8 @@ def _unreachable(
             if not servers <= _addresses(cluster, region.name):
                 continue
             own = processes if there is region else states(there)
-            if not _answering(own, groups := cluster.process_names()):
-                causes = list(_process_causes(own, groups, name)) if own else [_region_down(there)]
+            if not _answering(own, cluster.node_names()):
+                causes = list(_process_causes(own, cluster.process_names(), name)) if own else [_region_down(there)]
                 return _Unreachable(f"its cluster {cluster.name} is down", causes)
     return None
 
