@@ -9,6 +9,7 @@ from typing import Any, Literal
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.claims.checks import check_claims, check_writers
 from loosehanger.lab.claims.claims import claims_of
+from loosehanger.lab.followed_sign_ins import Following
 from loosehanger.lab.manifests.documents import Document, dotted
 from loosehanger.lab.scenario import MIRROR, Scenario
 from loosehanger.lab.token_sign_ins import check_tokens
@@ -69,6 +70,7 @@ def compare_manifests(
         return [], [str(error)]
     found, errors = [], []
     known = {*regions, *(document.namespace for document in documents)}
+    documents = Following(scenario.sign_ins_follow, [recorded(region) for region in sorted(known)]).of(documents)
     wanted = {(region, one.kind, one.name): one for region in sorted(known) for one in recorded(region)}
     for document in documents:
         try:

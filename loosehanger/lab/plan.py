@@ -31,6 +31,7 @@ from loosehanger.lab.actions import (
 )
 from loosehanger.lab.claims.checks import check_claims, check_writers
 from loosehanger.lab.claims.claims import claims_of
+from loosehanger.lab.followed_sign_ins import Following
 from loosehanger.lab.manifests.documents import Document
 from loosehanger.lab.manifests.views import USER, MirrorMaker, Program
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -171,7 +172,7 @@ def plan_stage(
     unused = scenario.users_that_go(stage) if scenario else frozenset()
     absent = scenario.absent(stage) if scenario else frozenset()
     if fits:
-        described = with_sign_ins(described, recorded)
+        manifests, described = _with_sign_ins(scenario, manifests, described, recorded)
     regions = {
         region: _resources(region, at, described.get(region, ()), recorded.get(region, ()), manifests, absent, unused)
         for region in dict.fromkeys([*described, *recorded])
@@ -442,6 +443,20 @@ def _step_of(document: Document, fenced: Collection[str], copied: Collection[str
     if document.kind in _OF_CLUSTERS and not (document.kind == USER and _password_of(document) in copied):
         return Step.CLUSTERS
     return Step.DATAFLOW
+
+
+def _with_sign_ins(
+    scenario: Scenario | None,
+    manifests: list[Document],
+    described: Mapping[str, Iterable[Document]],
+    recorded: Mapping[str, Iterable[Document]],
+) -> tuple[list[Document], dict[str, list[Document]]]:
+    """The manifests and what is described, with everything that follows the sign-in of a cluster's listener."""
+    listed = {region: list(documents) for region, documents in described.items()}
+    if scenario and scenario.sign_ins_follow:
+        follow = Following(scenario.sign_ins_follow, [*listed.values(), *recorded.values()])
+        manifests, listed = follow.of(manifests), {region: follow.of(own) for region, own in listed.items()}
+    return manifests, with_sign_ins(listed, recorded)
 
 
 def _resources(

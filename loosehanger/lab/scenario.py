@@ -163,6 +163,9 @@ class Scenario(Entry):
     """The region whose console shows all regions; empty for none."""
     topics: Annotated[tuple[str, ...], Field(min_length=1)]
     """Prefixes of the scenario's topic names: the kit's own users may see only these topics."""
+    sign_ins_follow: tuple[str, ...] = ()
+    """Regions whose users, and the mirrors' ends there, sign in as the cluster's listener asks, whatever their
+    manifests say: variables may replace the cluster by one with another sign-in."""
     secrets: tuple[CopiedSecret, ...] = ()
     links: tuple[StartingLink, ...] = ()
     claims: tuple[DeclaredClaim, ...] = ()

@@ -15,7 +15,13 @@ from ansible.template import Templar
 
 from loosehanger.errors import WrongUseError
 from loosehanger.lab.manifests.loader import Manifest, read_manifests
-from loosehanger.lab.manifests.resources import KAFKA_VERSION, OLDER_KAFKA_VERSIONS, JvmOptions, KafkaVersion
+from loosehanger.lab.manifests.resources import (
+    KAFKA_VERSION,
+    OLDER_KAFKA_VERSIONS,
+    JvmOptions,
+    KafkaVersion,
+    needs_zookeeper,
+)
 from loosehanger.mirrorproof.jars import Jar, parse_lock
 from loosehanger.paths import ROOT
 from loosehanger.platforms.java import WORKER, Java, set_of
@@ -61,9 +67,14 @@ def test_the_lock_has_each_older_release_whole() -> None:
     assert jars == sorted(jars)
     installed = parse_lock((ROOT / "jars.lock").read_text(encoding="utf-8"))
     newest = {jar.artifact for jar in installed if jar.set == "kafka"}
-    wanted = {"kafka_2.13", "connect-runtime", "connect-mirror", "connect-basic-auth-extension", "log4j-slf4j-impl"}
+    of_workers = {"kafka_2.13", "connect-runtime", "connect-mirror", "connect-basic-auth-extension", "log4j-slf4j-impl"}
     for version in OLDER_KAFKA_VERSIONS:
         own = [jar for jar in jars if jar.set == set_of(version)]
+        if needs_zookeeper(version):
+            assert {"kafka_2.13", "zookeeper", "log4j-slf4j-impl"} <= {jar.artifact for jar in own}
+            wanted = {"kafka_2.13", "log4j-slf4j-impl"}
+        else:
+            wanted = of_workers
         assert wanted <= newest & {jar.artifact for jar in own}
         assert {jar.version for jar in own if jar.group == "org.apache.kafka"} == {version}
         assert max(Counter(jar.path for jar in own).values()) == 1
@@ -181,7 +192,10 @@ def test_jars_are_fetched_once_and_a_failure_is_one_line(tmp_path: Path, monkeyp
     ("given", "version"),
     [
         ({}, "4.3.1"),
-        *(({"migration_from": old}, new) for old, new in (("3.9", "3.9.1"), (3.9, "3.9.1"), ("4.2", "4.2.0"))),
+        *(
+            ({"migration_from": old}, new)
+            for old, new in (("2.8", "2.8.2"), (2.8, "2.8.2"), ("3.9", "3.9.1"), (3.9, "3.9.1"), ("4.2", "4.2.0"))
+        ),
     ],
 )
 def test_a_migration_begins_with_the_release_that_it_is_given(given: dict[str, Any], version: str) -> None:
@@ -190,9 +204,9 @@ def test_a_migration_begins_with_the_release_that_it_is_given(given: dict[str, A
 
 def test_a_migration_from_a_release_that_is_not_carried_is_refused() -> None:
     with pytest.raises(
-        WrongUseError, match=r"spec.kafka.version: '2.8' is not possible here; expected '3.9.1', '4.2.0' or"
+        WrongUseError, match=r"spec.kafka.version: '2.0' is not possible here; expected '2.8.2', '3.9.1',"
     ):
-        cluster(f"version: '{of_old_cluster({'migration_from': '2.8'})}'")
+        cluster(f"version: '{of_old_cluster({'migration_from': '2.0'})}'")
 
 
 def of_old_cluster(given: dict[str, Any]) -> str:
