@@ -26,6 +26,16 @@ LISTENERS: Mapping[str, Mapping[str, Any]] = {
 """How the clients of each region sign in."""
 _SOURCES = {"europe": "south-america", "north-america": "europe", "south-america": "north-america"}
 """Where each region's mirror copies from: a ring, in which the default policy keeps copies from going round."""
+CONNECTOR = {
+    "replication.factor": -1,
+    "exactly.once.support": "required",
+    "source.consumer.isolation.level": "read_committed",
+    "refresh.topics.interval.seconds": 5,
+    "sync.topic.acls.enabled": False,
+    "offset-syncs.topic.location": "target",
+    "offset-syncs.topic.replication.factor": -1,
+}
+"""The settings of a mirror's source connector."""
 _CONNECT = ("config", "offset", "status")
 
 
@@ -98,15 +108,6 @@ def mirror(target: str) -> dict[str, Any]:
     factors = {f"{what}.storage.replication.factor": -1 for what in _CONNECT}
     partitions = {"offset.storage.partitions": 1, "status.storage.partitions": 1}
     config = {**factors, **partitions, "exactly.once.source.support": "enabled"}
-    connector = {
-        "replication.factor": -1,
-        "exactly.once.support": "required",
-        "source.consumer.isolation.level": "read_committed",
-        "refresh.topics.interval.seconds": 5,
-        "sync.topic.acls.enabled": False,
-        "offset-syncs.topic.location": "target",
-        "offset-syncs.topic.replication.factor": -1,
-    }
     return {
         "apiVersion": "kafka.strimzi.io/v1",
         "kind": "KafkaMirrorMaker2",
@@ -118,7 +119,7 @@ def mirror(target: str) -> dict[str, Any]:
                 {
                     "source": end(source, f"mm2-reads-{source}"),
                     "topicsPattern": r"LH\..*",
-                    "sourceConnector": {"tasksMax": 1, "config": connector},
+                    "sourceConnector": {"tasksMax": 1, "config": CONNECTOR},
                 }
             ],
         },

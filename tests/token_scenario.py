@@ -12,7 +12,7 @@ from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas
 
 from .identity_provider import AUDIENCE, ISSUER, SCOPE, IdentityProvider
-from .sign_in_scenario import alias, rule
+from .sign_in_scenario import CONNECTOR, alias, rule
 
 NAME = "97-tokens"
 SOURCE, TARGET = "europe", "north-america"
@@ -151,15 +151,6 @@ def _end(region: str, name: str, provider: IdentityProvider, authority: Path) ->
 def _mirror(provider: IdentityProvider, authority: Path) -> dict[str, Any]:
     what = ("config", "offset", "status")
     config = {f"{one}.storage.replication.factor": -1 for one in what}
-    connector = {
-        "replication.factor": -1,
-        "exactly.once.support": "required",
-        "source.consumer.isolation.level": "read_committed",
-        "refresh.topics.interval.seconds": 5,
-        "sync.topic.acls.enabled": False,
-        "offset-syncs.topic.location": "target",
-        "offset-syncs.topic.replication.factor": -1,
-    }
     target = {
         **_end(TARGET, "mm2-writes", provider, authority),
         "groupId": f"mm2-{TARGET}",
@@ -169,7 +160,7 @@ def _mirror(provider: IdentityProvider, authority: Path) -> dict[str, Any]:
     source = {
         "source": _end(SOURCE, f"mm2-reads-{SOURCE}", provider, authority),
         "topicsPattern": r"LH\..*",
-        "sourceConnector": {"tasksMax": 1, "config": connector},
+        "sourceConnector": {"tasksMax": 1, "config": CONNECTOR},
     }
     java = {"javaSystemProperties": [{"name": ALLOWED_URLS, "value": provider.endpoint}]}
     return {

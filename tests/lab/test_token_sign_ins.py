@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from loosehanger.files import write_file
+from loosehanger.kafka.cluster import Cluster
+from loosehanger.kafka.connection import Connection
 from scripts.sandbox import Kit, copy_kit
 from tests.certificates import AUTHORITY, certificate_pem, key_pem
 from tests.identity_provider import Client, IdentityProvider, providing
@@ -106,14 +107,17 @@ def test_records_are_read_and_written_by_tokens(kit: Kit) -> None:
     assert written.returncode == 0, written.stdout + written.stderr
 
 
-def test_programs_of_ones_own_sign_in_by_the_environment(kit: Kit) -> None:
+def test_a_program_of_ones_own_signs_in_by_the_environment(kit: Kit, tmp_path: Path) -> None:
     file = kit.run("client", SOURCE, "--env")
     assert file.returncode == 0, file.stdout + file.stderr
     lines = Path(file.stdout.strip()).read_text(encoding="utf-8").splitlines()
     variables = dict(shlex.split(line)[1].partition("=")[::2] for line in lines)
-    assert variables["KAFKA_TOKEN_ENDPOINT"].startswith("https://")
-    assert Path(variables["KAFKA_TOKEN_CA_FILE"]).is_file()
-    assert not set(SECRETS.values()) & set(os.environ.values())
+    password = tmp_path / "password"
+    write_file(password, variables["KAFKA_PASSWORD"])
+    connection = Connection.from_environment(variables | {"KAFKA_PASSWORD_FILE": str(password)})
+    assert connection.credentials
+    with Cluster(SOURCE, connection) as cluster:
+        assert "LH.ORDERS" in cluster.topics()
 
 
 def test_the_consoles_show_every_region(kit: Kit) -> None:
