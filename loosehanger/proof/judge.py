@@ -176,6 +176,8 @@ def _faults(claim: Claim, flow: Flow, evidence: Evidence, kinds: Sequence[str]) 
             details = {name: value for name, value in more.get(kind, {}).items() if value}
             examples = tuple(example for example in counts.examples if example["kind"] == kind)
             yield Finding(kind, weight, claim.id, flow.id, number, details, examples)
+    if counts.untimed:
+        yield Finding("untimed", "informs", claim.id, flow.id, counts.untimed)
     if flow.id in evidence.append_time and any(faults.get(kind) for kind in ("missing", "unexpected", "altered")):
         where = {"target": flow.target, "topic": flow.target_topic}
         yield Finding("log_append_time", "disproves", claim.id, flow.id, details=where)

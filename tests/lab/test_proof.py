@@ -21,6 +21,7 @@ from .faults import FAULTS, RECORDS, SPOILT, count, create, empty, prove, some_r
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 TOPICS = (*SPOILT, "INTACT", "RECONFIGURED", "LATE", "UNNUMBERED", "AGAIN", "GONE")
+UNTIMED = "LH.UNTIMED"
 OWN = "LH.OWN"
 """A topic that North America alone has, and always had."""
 
@@ -110,6 +111,36 @@ def test_what_is_older_is_left_out(kit: Kit) -> None:
     code, document = prove(kit, "--since", "2099-01-01")
     assert (code, document["verdict"]) == (4, "inconclusive")
     assert "nothing to prove" in document["reasons"][0]
+
+
+def test_records_without_a_timestamp_are_named_and_no_difference(kit: Kit) -> None:
+    records = [(key, value, -1) for key, value, _ in some_records()]
+
+    def flows(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        return {flow["target"]: flow for flow in document["flows"] if flow["topic"] == UNTIMED}
+
+    try:
+        create(kit, "europe", [UNTIMED])
+        write(kit, "europe", UNTIMED, records)
+        for region in ("north-america", "south-america"):
+            wait_until(lambda region=region: count(kit, region, UNTIMED) == RECORDS, 60, "copies")  # type: ignore[misc]
+        code, document = prove(kit)
+        assert (code, document["verdict"]) == (0, "proved"), document["reasons"]
+        assert [flow["target_records"] for flow in flows(document).values()] == [RECORDS, RECORDS]
+        noted = [note for note in document["notes"] if f"{RECORDS} records have no timestamp" in note]
+        assert len(noted) == 2, document["notes"]
+        write(kit, "north-america", UNTIMED, [(*records[0][:2], int(time.time() * 1000) + 1)])
+        code, document = prove(kit)
+        assert (code, document["verdict"]) == (1, "disproved")
+        assert {target: flow["unexpected"] for target, flow in flows(document).items()} == {
+            "north-america": 1,
+            "south-america": 0,
+        }
+    finally:
+        for region in kit.lab.regions:
+            client = admin(kit, region)
+            client.delete_topics([UNTIMED])
+            client.close()
 
 
 def test_the_aggregates_are_the_same_in_every_region(kit: Kit) -> None:

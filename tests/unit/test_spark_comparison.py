@@ -262,6 +262,15 @@ VERSIONS = (
     Record(b"c", None, timestamp=4),
 )
 FAR_APART = (Record(b"a", b"1", timestamp=0), Record(b"a", b"2", timestamp=60_000))
+UNTIMED = (
+    *(replace(event, timestamp=-1) for event in EVENTS[:3]),
+    EVENTS[3],
+    Record(b"old", timestamp=-1),
+)
+COPIED = tuple(
+    replace(record, timestamp=500_000 + place) if record.timestamp < 0 else record
+    for place, record in enumerate(UNTIMED)
+)
 TWINS = (EVENTS[0], Record(), Record(), EVENTS[1])
 CASES: dict[str, tuple[World, set[Named]]] = {
     "equal": (World(EVENTS, EVENTS), set()),
@@ -343,6 +352,41 @@ CASES: dict[str, tuple[World, set[Named]]] = {
         World(FAR_APART, FAR_APART[::-1], compacted=True),
         {("altered", 0, 1, 1)},
     ),
+    "without a timestamp": (World(UNTIMED, COPIED), set()),
+    "without a timestamp, newer than the cut": (World(UNTIMED, COPIED, cut=2), set()),
+    "without a timestamp, one lost": (World(UNTIMED, COPIED[:4]), {("missing", 0, 4, None)}),
+    "without a timestamp, one twice": (World(UNTIMED, [*COPIED, COPIED[4]]), {("duplicates", 0, None, 5)}),
+    "without a timestamp, one twice at different times": (
+        World(UNTIMED, [*COPIED, replace(COPIED[4], timestamp=600_000)]),
+        {("unexpected", 0, None, 5)},
+    ),
+    "without a timestamp, another value": (
+        World(UNTIMED, [*COPIED[:4], replace(COPIED[4], value=b"w")]),
+        {("missing", 0, 4, None), ("unexpected", 0, None, 4)},
+    ),
+    "without a timestamp, another partition": (
+        World(UNTIMED, [*COPIED[:4], replace(COPIED[4], partition=1)]),
+        {("missing", 0, 4, None), ("unexpected", 1, None, 4)},
+    ),
+    "without a timestamp, another order": (
+        World(UNTIMED, [COPIED[1], COPIED[0], *COPIED[2:]]),
+        {("reordered", 0, 1, 0)},
+    ),
+    "the copy without one": (
+        World(COPIED, UNTIMED),
+        {
+            ("altered", 0, 0, 0),
+            ("altered", 0, 1, 1),
+            ("altered", 0, 2, 2),
+            ("missing", 0, 4, None),
+            ("unexpected", 0, None, 4),
+        },
+    ),
+    "compacted, without a timestamp": (World(UNTIMED, COPIED, compacted=True), set()),
+    "compacted, without a timestamp, another value": (
+        World(UNTIMED, [*COPIED[:4], replace(COPIED[4], value=b"w")], compacted=True),
+        {("altered", 0, 4, 4)},
+    ),
     "deleted at the target": (
         World(EVENTS, EVENTS, target_start=2),
         {("missing", 0, 0, None), ("missing", 0, 1, None)},
@@ -396,6 +440,7 @@ def test_each_difference_is_named(found: dict[str, Found], case: str) -> None:
         case
         for case, (world, _) in CASES.items()
         if not (world.source_start or world.target_start or world.archive or world.compacted)
+        and all(record.timestamp >= 0 for record in world.source)
     ],
 )
 def test_the_reference_names_the_same(case: str) -> None:
@@ -411,6 +456,11 @@ def test_records_are_counted(found: dict[str, Found]) -> None:
     assert counts("equal") == (6, 6, 0)
     assert counts("in the cut, lost") == (2, 1, 3)
     assert counts("mirrored twice") == (6, 7, 0)
+    assert counts("without a timestamp") == (5, 5, 0)
+    assert counts("without a timestamp, newer than the cut") == (2, 2, 3)
+    untimed = [found[case][1].untimed for case in CASES if case.startswith("without a timestamp")]
+    assert untimed == [4, 2, 3, 4, 4, 3, 3, 4]
+    assert not found["the copy without one"][1].untimed
 
 
 def test_gaps_in_the_sequence_are_the_sources(found: dict[str, Found]) -> None:

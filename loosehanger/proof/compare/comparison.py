@@ -79,6 +79,8 @@ class Counts:
     never_mirrored: int = 0
     """Records that the source deleted before the mirror had copied them."""
     source_gaps: int = 0
+    untimed: int = 0
+    """Records without a timestamp; their copies have the time at which they were copied."""
     buckets: int = 0
     """Buckets of time that were compared by their fingerprints."""
     opened: int = 0
@@ -344,7 +346,7 @@ class Comparison:
             at_target.join(opened, [*fingerprints.BUCKET], "left_semi"),
             self._until_frame,
         )
-        return differences.mark_reordered(pairs)
+        return differences.mark_reordered(differences.pair_untimed(pairs))
 
     def _open_compacted(self, partitions: Iterable[_Partition]) -> DataFrame | None:
         """Compares the latest values of compacted topics, whole partitions at a time."""
@@ -387,6 +389,7 @@ class Comparison:
         count.target_records += there
         after_cut = row.at_source - row.in_cut + known.number("after_cut")
         count.after_cut += after_cut
+        count.untimed += known.number("untimed")
         count.buckets += row.buckets
         count.opened += row.opened
         numbers = {"source_records": here, "target_records": there, "after_cut": after_cut}

@@ -45,11 +45,44 @@ def match_copies(source: DataFrame, target: DataFrame, cuts: DataFrame) -> DataF
     return pairs.join(F.broadcast(cuts), [*FLOW_PARTITION], "left").withColumn("in_cut", in_cut).drop("until")
 
 
+def pair_untimed(pairs: DataFrame) -> DataFrame:
+    """Pairs records without a timestamp with their copies, which have the time at which they were copied.
+
+    Producers before Kafka 0.10 wrote such records; no producer of today does, and so no mirror. The first record of a
+    key, value and headers belongs to the first copy that is left of them in the partition, and so on.
+
+    Args:
+        pairs: as from ``match_copies``.
+
+    Returns:
+        The pairs with ``untimed``: whether the copy differs in its timestamp alone, because the source has none.
+    """
+    names, sides = pairs.columns, ("source_record", "target_record")
+    is_untimed = F.col("source_record.timestamp") < 0
+    candidate = F.coalesce((~_present("target_record") & is_untimed) | ~_present("source_record"), F.lit(False))
+    payload, offset = (F.coalesce(*(f"{side}.{name}" for side in sides)) for name in ("payload", "offset"))
+    content = (*FLOW_PARTITION, "payload")
+    nth = F.row_number().over(Window.partitionBy(*content, _present("source_record")).orderBy(offset))
+    paired = (
+        pairs.where(candidate)
+        .withColumn("payload", payload)
+        .withColumn("nth", nth)
+        .groupBy(*content, "nth")
+        .agg(
+            *(F.max_by(name, _present("source_record")).alias(name) for name in ("fingerprint", "copy", "in_cut")),
+            *(F.any_value(name, ignoreNulls=True).alias(name) for name in sides),
+        )
+        .withColumn("untimed", _present("source_record") & _present("target_record"))
+    )
+    others = pairs.where(~candidate).withColumn("untimed", F.lit(False))
+    return paired.select(*names, "untimed").unionByName(others)
+
+
 def mark_reordered(pairs: DataFrame) -> DataFrame:
     """Marks the pairs whose target offset is below that of a record which comes earlier at the source.
 
     Args:
-        pairs: as from ``match_copies``.
+        pairs: as from ``pair_untimed``.
 
     Returns:
         The pairs with ``reordered``.
@@ -71,14 +104,15 @@ def summarise(marked: DataFrame) -> DataFrame:
         marked: as from ``mark_reordered``.
 
     Returns:
-        For each flow and partition: source_records (in the cut), matched, reordered, source_only and target_only
-        (pairs without a partner), after_cut (copies of records behind the cut), and first_source and first_target, the
-        offsets where the matched records begin.
+        For each flow and partition: source_records (in the cut), matched, untimed (those of them that differ in the
+        timestamp alone), reordered, source_only and target_only (pairs without a partner), after_cut (copies of records
+        behind the cut), and first_source and first_target, the offsets where the matched records begin.
     """
     in_cut, both = F.col("in_cut"), _present("source_record") & _present("target_record")
     return marked.groupBy(*FLOW_PARTITION).agg(
         F.count_if(in_cut).alias("source_records"),
         F.count_if(in_cut & both).alias("matched"),
+        F.count_if(in_cut & F.col("untimed")).alias("untimed"),
         F.count_if("reordered").alias("reordered"),
         F.count_if(in_cut & ~both).alias("source_only"),
         F.count_if(~_present("source_record")).alias("target_only"),
@@ -237,8 +271,11 @@ def compare_latest(source: DataFrame, target: DataFrame, cuts: DataFrame) -> Dat
     here = sources.where(offset < F.col("until")).groupBy(*keyed).agg(F.max_by(last, offset).alias("here"))
     there = target.groupBy(*keyed[:-1], F.col("record.key").alias("key")).agg(F.max_by(last, offset).alias("there"))
     # The target may have a newer record of the key than the last one before the cut.
-    newer = sources.select(*keyed, F.col("fingerprint").alias("newer"), offset.alias("newer_offset"))
-    found = there.join(newer, [*keyed]).where("newer = there.fingerprint").groupBy(*keyed).agg(F.max("newer_offset"))
+    newer = sources.select(*keyed, F.struct("fingerprint", "record").alias("newer"), offset.alias("newer_offset"))
+    # The copy of a record without a timestamp has the time at which it was copied.
+    untimed = "newer.record.timestamp < 0 AND newer.record.payload = there.record.payload"
+    is_copy = f"newer.fingerprint = there.fingerprint OR ({untimed})"
+    found = there.join(newer, [*keyed]).where(is_copy).groupBy(*keyed).agg(F.max("newer_offset"))
     found = found.toDF(*keyed, "copy_of")
     gone = F.lit(None).cast(IDENTITY)
     held_here = F.col("here").isNotNull() & ~F.coalesce("here.tombstone", F.lit(False))

@@ -18,8 +18,11 @@ FLOW = ("flow",)
 FLOW_PARTITION = (*FLOW, "partition")
 PLACE = ("region", "topic", "partition")
 """A partition of a region's topic."""
-IDENTITY = "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string>"
-"""The identity of a record, whatever happened to its content; its timestamp in milliseconds."""
+IDENTITY = (
+    "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string, payload: bigint>"
+)
+"""The identity of a record, whatever happened to its content; its timestamp in milliseconds, below 0 for none; and a
+hash of key, value and headers."""
 
 
 def bucket() -> Column:
@@ -79,8 +82,13 @@ def contents(records: DataFrame) -> DataFrame:
             F.unix_millis("timestamp").alias("timestamp"),
             header(RUN).alias("run"),
             header(SEQ).alias("seq"),
+            F.xxhash64(*_payload()).alias("payload"),
         ).alias("record"),
     )
+
+
+def _payload() -> tuple[Column, ...]:
+    return F.lit(1), F.col("key"), F.lit(2), F.col("value"), F.lit(3), _headers()
 
 
 def _headers() -> Column:

@@ -310,6 +310,7 @@ _SENTENCES: Mapping[str, str | Callable[[Details], str]] = {
     "other_writer": _other_writer,
     "settings_differ": _settings_differ,
     "settings_unknown": "neither its settings nor what retention has deleted can be judged: {lacks}",
+    "untimed": "{count:,} records have no timestamp; their copies have the time at which they were copied",
     "topic_made_again": ("partition {partition}: the topic seems to have been recreated at the source: {reason}"),
     # Of mirrors.
     "failed": "mirror {mirror}: {reason}",
