@@ -372,6 +372,11 @@ CASES: dict[str, tuple[World, set[Named]]] = {
         World(UNTIMED, [COPIED[1], COPIED[0], *COPIED[2:]]),
         {("reordered", 0, 1, 0)},
     ),
+    # That is a time, and the copy must have it.
+    "before 1970": (
+        World([Record(timestamp=-2)], [Record(timestamp=500_000)]),
+        {("missing", 0, 0, None), ("unexpected", 0, None, 0)},
+    ),
     "the copy without one": (
         World(COPIED, UNTIMED),
         {

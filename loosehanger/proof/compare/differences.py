@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.patches import NO_TIME
 from loosehanger.proof.read.records import FLOW, FLOW_PARTITION, IDENTITY
 
 _CONTENT = ("fingerprint", *FLOW_PARTITION)
@@ -58,7 +59,7 @@ def pair_untimed(pairs: DataFrame) -> DataFrame:
         The pairs with ``untimed``: whether the copy differs in its timestamp alone, because the source has none.
     """
     names, sides = pairs.columns, ("source_record", "target_record")
-    is_untimed = F.col("source_record.timestamp") < 0
+    is_untimed = F.col("source_record.timestamp") == NO_TIME
     candidate = F.coalesce((~_present("target_record") & is_untimed) | ~_present("source_record"), F.lit(False))
     payload, offset = (F.coalesce(*(f"{side}.{name}" for side in sides)) for name in ("payload", "offset"))
     content = (*FLOW_PARTITION, "payload")
@@ -273,7 +274,7 @@ def compare_latest(source: DataFrame, target: DataFrame, cuts: DataFrame) -> Dat
     # The target may have a newer record of the key than the last one before the cut.
     newer = sources.select(*keyed, F.struct("fingerprint", "record").alias("newer"), offset.alias("newer_offset"))
     # The copy of a record without a timestamp has the time at which it was copied.
-    untimed = "newer.record.timestamp < 0 AND newer.record.payload = there.record.payload"
+    untimed = f"newer.record.timestamp = {NO_TIME} AND newer.record.payload = there.record.payload"
     is_copy = f"newer.fingerprint = there.fingerprint OR ({untimed})"
     found = there.join(newer, [*keyed]).where(is_copy).groupBy(*keyed).agg(F.max("newer_offset"))
     found = found.toDF(*keyed, "copy_of")

@@ -21,8 +21,8 @@ PLACE = ("region", "topic", "partition")
 IDENTITY = (
     "struct<partition: int, offset: bigint, key: binary, timestamp: bigint, run: string, seq: string, payload: bigint>"
 )
-"""The identity of a record, whatever happened to its content; its timestamp in milliseconds, below 0 for none; and a
-hash of key, value and headers."""
+"""The identity of a record, whatever happened to its content; its timestamp in milliseconds, -1 for none; and a hash of
+key, value and headers."""
 
 
 def bucket() -> Column:
