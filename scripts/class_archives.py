@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -172,15 +173,15 @@ class Training:
         format_ = ("format", "--cluster-id", uuid4().hex[:22], "--config", str(properties), "--add-scram", scram)
         with self._running("format", "kafka.tools.StorageTool", *format_) as formatting:
             formatting.wait(_START_S)
-        with self._running("kafka", "kafka.Kafka", str(properties)) as node:
-            wait_for(partial(self._not_ready, node), _START_S, "a node")
-            self._fill()
-            with ThreadPoolExecutor() as threads:
-                proof = threads.submit(self._prove)
-                self._mirror()
-        # The node writes its archive while Spark writes its own.
-        with proof.result() as output:
-            output.read()
+        with ThreadPoolExecutor() as readers:
+            with self._running("kafka", "kafka.Kafka", str(properties)) as node:
+                wait_for(partial(self._not_ready, node), _START_S, "a node")
+                self._fill()
+                with ThreadPoolExecutor() as threads:
+                    proof = threads.submit(self._prove, readers)
+                    self._mirror()
+            # The node writes its archive while Spark writes its own.
+            proof.result()
 
     def _running(
         self, name: str, main_class: str, *arguments: str, **system: str
@@ -336,29 +337,14 @@ class Training:
             # A transaction's marker takes an offset, too.
             return None if sum(consumer.end_offsets(places).values()) > _RECORDS else "no records"
 
-    def _prove(self) -> IO[str]:
-        """Proves that a topic has its copy; returns the job's output, which ends when Java has written its archive."""
+    def _prove(self, readers: Executor) -> None:
+        """Proves that a topic has its copy."""
         options = ["--work", str(self._folder / "work"), "--allow-same-cluster", "--topics", _PROVED]
         options += ["--policy", "default", "--source-alias", _ALIAS]
         options += ["--source-config", str(self._client), "--target-config", str(self._client)]
-        proof = subprocess.Popen(
-            [sys.executable, "-P", "-m", "loosehanger.proof.submit", "prove", *options],
-            cwd=self._folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "LAB_CLASSES_TO": str(self.made("spark"))},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            preexec_fn=partial(end_with_parent, signal.SIGKILL),
-        )
-        assert proof.stdout is not None
-        try:
-            code = proof.wait(_PROOF_S)
-        finally:
-            proof.kill()
-        if code:
-            raise LabError(f"a proof fails: {(proof.stdout.read().strip().splitlines() or ['no output'])[-1]}")
-        return proof.stdout
+        command = [sys.executable, "-P", "-m", "loosehanger.proof.submit", "prove", *options]
+        environment = {"PYTHONPATH": str(ROOT), "LAB_CLASSES_TO": str(self.made("spark"))}
+        run_job(command, self._folder, environment, readers)
 
 
 def _no_answer(rest: ConnectClient) -> str | None:
@@ -367,6 +353,50 @@ def _no_answer(rest: ConnectClient) -> str | None:
     except ConnectError:
         return "no answer"
     return None
+
+
+def run_job(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], readers: Executor, seconds: float = _PROOF_S
+) -> None:
+    """Runs a job to its end, which comes before that of its Java. The job is killed when this process is.
+
+    Args:
+        command: the job.
+        folder: where it runs.
+        environment: its variables, beside those of this process.
+        readers: reads its output to the end, which comes when Java has written its archive.
+        seconds: how long it may take.
+
+    Raises:
+        LabError: it fails.
+        subprocess.TimeoutExpired: it takes longer.
+    """
+    job = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        preexec_fn=partial(end_with_parent, signal.SIGKILL),
+    )
+    assert job.stdout is not None
+    # Beside the waiting: a job waits as soon as its pipe is full.
+    output = readers.submit(_last_line, job.stdout)
+    try:
+        code = job.wait(seconds)
+    finally:
+        job.kill()
+    if code:
+        raise LabError(f"a proof fails: {output.result() or 'no output'}")
+
+
+def _last_line(output: IO[str]) -> str:
+    """Reads to the end; returns the last line that is not empty."""
+    with output:
+        return "".join(deque(filter(None, map(str.strip, output)), maxlen=1))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ import pytest
 
 from loosehanger.cli import class_archives as background
 from loosehanger.cli.class_archives import NAMES
+from loosehanger.errors import LabError
 from loosehanger.lab.manifests.resources import JvmOptions
 from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.java import WORKER, Java
@@ -143,6 +145,22 @@ def environment(process: psutil.Process) -> str:
         return process.environ().get("LAB_HOME", "") if process.pid != os.getpid() else ""
     except psutil.Error:
         return ""
+
+
+def test_a_job_that_says_much_comes_to_its_end_before_its_java(tmp_path: Path) -> None:
+    """Its output is more than a pipe holds, and what it has started keeps that open until a file is there."""
+    archive = tmp_path / "archive"
+    waiting = f"until [ -e {archive} ]; do sleep 0.1; done"
+    job = ["bash", "-c", f"head -c 300000 /dev/zero | tr '\\0' '\\n'; {{ {waiting}; echo written; }} &"]
+    with ThreadPoolExecutor() as readers:
+        class_archives.run_job(job, tmp_path, {}, readers, 60)
+        archive.touch()
+
+
+def test_a_job_that_fails_is_named_by_its_last_line(tmp_path: Path) -> None:
+    job = ["bash", "-c", "seq 100000; echo no brokers; echo; exit 3"]
+    with ThreadPoolExecutor() as readers, pytest.raises(LabError, match="a proof fails: no brokers"):
+        class_archives.run_job(job, tmp_path, {}, readers, 60)
 
 
 def test_archives_that_cannot_be_made_are_no_failure(
