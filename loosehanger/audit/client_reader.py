@@ -14,7 +14,7 @@ from loosehanger.audit.client_records import fingerprint, halves, time_of
 from loosehanger.audit.region_reader import BucketTotals, Ranges, Reading, RegionReader
 from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.cluster import Cluster
-from loosehanger.kafka.patches import UnreadableError
+from loosehanger.kafka.patches import NO_TIME, UnreadableError
 from loosehanger.kafka.reading import read_between
 from loosehanger.proof.read.buckets import BUCKET_MS
 
@@ -118,7 +118,7 @@ class ClientReader(RegionReader):
             place = record.topic, record.partition, time_of(record) // BUCKET_MS
             found = sums.get(place)
             if found is None:
-                found = sums[place] = [0, 0, 0, 0, 0, record.offset, record.offset, 0]
+                found = sums[place] = [0, 0, 0, 0, 0, record.offset, record.offset, 0, 0]
             first, second, third, fourth = halves(fingerprint(record))
             found[0] += 1
             found[1] += first
@@ -127,7 +127,5 @@ class ClientReader(RegionReader):
             found[4] += fourth
             found[6] = record.offset
             found[7] += len(record.key or b"") + len(record.value or b"") + _OVERHEAD
-        return [
-            BucketTotals(*place, found[0], tuple(found[1:5]), found[5], found[6], found[7])
-            for place, found in sums.items()
-        ]
+            found[8] += time_of(record) == NO_TIME
+        return [BucketTotals(*place, found[0], tuple(found[1:5]), *found[5:]) for place, found in sums.items()]

@@ -13,12 +13,11 @@ from kafka import TopicPartition
 from loosehanger.audit.balance import Bucket
 from loosehanger.errors import LabError, UnreachableError
 from loosehanger.kafka.cluster import Cluster
+from loosehanger.kafka.patches import NO_TIME
 from loosehanger.kafka.reading import read_between
 from loosehanger.proof.read.buckets import BUCKET_MS
 
 _SIZE = 16
-_NO_TIME = -1
-"""Kafka's own timestamp of a record that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def halves(fingerprinted: bytes) -> tuple[int, int, int, int]:
 
 def time_of(record: Any) -> int:
     """Returns a record's timestamp in milliseconds."""
-    return _NO_TIME if record.timestamp is None else int(record.timestamp)
+    return NO_TIME if record.timestamp is None else int(record.timestamp)
 
 
 def read_bucket(

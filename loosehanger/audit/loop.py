@@ -32,6 +32,7 @@ from loosehanger.audit.regions import Regions
 from loosehanger.audit.scope import Inventory, Scope, Unfit
 from loosehanger.audit.state import Folder
 from loosehanger.audit.topic import AuditTopic
+from loosehanger.audit.untimed import UntimedRecords
 from loosehanger.audit.verdicts import VerdictRow, verdict_row
 from loosehanger.kafka.retention_risk import WARN_S
 from loosehanger.lab.mirrors.mirror import Mirror
@@ -138,6 +139,7 @@ class Watch:
         self._read_ms: int | None = None
         """When the records of a region were last read, in epoch milliseconds."""
         self._topics = FollowedTopics(self._regions, self._balance, self._notes, self._at_ms // BUCKET_MS * BUCKET_MS)
+        self._untimed = UntimedRecords(self._regions, self._balance)
         self._resume()
         self._naming = Naming(self._balance, parts.name_records, report)
 
@@ -204,16 +206,24 @@ class Watch:
         self._at_ms = _now_ms()
         if readings:
             self._read_ms = self._at_ms
+        flows = self._scope.flows
         for name, reading in readings.items():
             self._take(name, reading)
+        untimed = [self._untimed.take(name, reading, flows) for name, reading in readings.items()]
+        if any(untimed):
+            self._rescope()
         read = self._topics.read()
         settle_s = self._options.settle_s
         settled_ms = None if settle_s is None else self._at_ms - round(settle_s * 1000)
         judged = self._balance.judge(View(positions, target_ends, source_ends, source_starts, read, settled_ms))
         self._positions.learn(judged, self._balance, read, self._at_ms)
         until = lambda: {name: self._topics.following(name) for name in self._regions.readers}  # noqa: E731
-        named = self._naming.name(judged, until)
-        rows = [verdict_row(entry, self._balance, self._at_ms) for entry in (*judged, *named)]
+        found = [*judged, *self._naming.name(judged, until)]
+        if self._untimed.look():
+            self._rescope()
+        # Without the topics that are not judged any more.
+        found = [entry for entry in found if self._balance.sources(entry.key[:2])]
+        rows = [verdict_row(entry, self._balance, self._at_ms) for entry in found]
         if self._parts.results:
             self._parts.results.add(rows)
         if self._parts.published:
@@ -249,19 +259,24 @@ class Watch:
     def _look(self) -> None:
         """Looks for topics and partitions that are new or recreated."""
         self._regions.look(self._regions.readers)
-        # For a region that does not answer, the last known topics apply.
-        there = {
+        self._scope = self._parts.scope(self._there(), {})
+        self._look_at_settings()
+        self._rescope()
+        for region, topic in self._topics.follow(self._scope.topics, _now_ms()):
+            self._positions.forget(region, topic)
+        self._guard()
+
+    def _rescope(self) -> None:
+        """Judges the flows of the topics that can be judged, and no others."""
+        self._scope = self._parts.scope(self._there(), self._untimed.reasons(self._unfit))
+        self._topics.serve(self._scope, _now_ms())
+
+    def _there(self) -> dict[str, Inventory]:
+        """The topics of each region; for one that does not answer, the last known ones."""
+        return {
             name: self._regions.inventories.get(name, self._scope.topics.get(name, {}))
             for name in self._regions.readers
         }
-        self._scope = self._parts.scope(there, {})
-        self._look_at_settings()
-        self._scope = self._parts.scope(there, self._unfit)
-        now_ms = _now_ms()
-        self._topics.serve(self._scope, now_ms)
-        for region, topic in self._topics.follow(self._scope.topics, now_ms):
-            self._positions.forget(region, topic)
-        self._guard()
 
     def _look_at_settings(self) -> None:
         """Finds the topics that cannot be judged."""
@@ -380,6 +395,7 @@ class Watch:
         self._balance.load(stored["books"])
         self._notes.load(stored["notes"])
         self._positions.load(stored.get("positions", ()))
+        self._untimed.load(stored.get("untimed", ()))
         if self._parts.results:
             self._parts.results.load(stored)
         if self._parts.published:
@@ -395,6 +411,7 @@ class Watch:
                 "books": self._balance.dump(),
                 "notes": self._notes.dump(),
                 "positions": self._positions.dump(),
+                "untimed": self._untimed.dump(),
                 "unpublished": parts.published.dump() if parts.published else [],
                 **(parts.results.dump() if parts.results else {}),
             }

@@ -33,6 +33,8 @@ class BucketTotals(NamedTuple):
     """The first offset."""
     last: int
     bytes: int
+    untimed: int = 0
+    """How many of them have no timestamp."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,15 @@ class RegionReader(ABC):
             elif topic in copies and values.get("message.timestamp.type") == "LogAppendTime":
                 reasons[topic] = f"{topic} in {self.name} has the time of arrival"
         return reasons
+
+    def untimed(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The number of offsets with which each log begins, before its first record that has a timestamp.
+
+        Raises:
+            UnreachableError: the cluster does not answer.
+        """
+        starts, firsts = self.cluster.start_offsets(places), self.cluster.offsets_from(places, 0)
+        return {place: max(firsts[place] - start, 0) for place, start in starts.items()}
 
     def read(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
         """Reads on from these offsets; a reading that was too late for its round is reused.

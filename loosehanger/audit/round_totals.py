@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from loosehanger.kafka.patches import NO_TIME
 from loosehanger.proof.compare.fingerprints import CONTENT, halves
 from loosehanger.proof.read.records import bucket, hashes
 from loosehanger.sales import aggregates
@@ -31,13 +32,15 @@ def tally(records: DataFrame, events: Mapping[str, str]) -> DataFrame:
     Returns:
         topic, partition, bucket, event (empty for records that are none) and name (an order's product, a stock
         movement's warehouse, else empty); records, content_0 to 3 (sums, as in ``fingerprints``), first and last
-        (offsets), bytes; and of events unreadable, units, revenue, readings, temperature and humidity (sums).
+        (offsets), bytes, untimed (how many have no timestamp); and of events unreadable, units, revenue, readings,
+        temperature and humidity (sums).
     """
     pairs = [part for topic, event in events.items() for part in (F.lit(topic), F.lit(event))]
     event = F.coalesce(F.try_element_at(F.create_map(*pairs), F.col("topic")), F.lit("")) if pairs else F.lit("")
     rows = records.select(
         *("topic", "partition", "offset"),
         bucket().alias("bucket"),
+        (F.unix_millis("timestamp") == NO_TIME).alias("untimed"),
         *(hashed.alias(f"hash_{number}") for number, hashed in enumerate(hashes())),
         (_size("key") + _size("value") + F.lit(_OVERHEAD)).alias("size"),
         event.alias("event"),
@@ -54,6 +57,7 @@ def tally(records: DataFrame, events: Mapping[str, str]) -> DataFrame:
         F.min("offset").alias("first"),
         F.max("offset").alias("last"),
         F.sum("size").alias("bytes"),
+        F.count_if("untimed").alias("untimed"),
         F.count_if(~readable).alias("unreadable"),
         _total(F.when(readable, F.col("body.quantity")), "long").alias("units"),
         _total(F.when(order, aggregates.revenue()), "decimal(38,2)").alias("revenue"),

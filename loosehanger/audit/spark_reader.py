@@ -76,7 +76,7 @@ class SparkReader(RegionReader):
         totals = [
             BucketTotals(
                 *(row.topic, row.partition, row.bucket, row.records, tuple(row[name] for name in CONTENT)),
-                *(row.first, row.last, row.bytes),
+                *(row.first, row.last, row.bytes, row.untimed),
             )
             for row in rows
         ]

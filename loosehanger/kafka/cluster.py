@@ -24,8 +24,9 @@ from kafka.errors import (
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
 )
-from kafka.structs import OffsetAndMetadata
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 
 from loosehanger.acls import AclRule, NeededRight
 from loosehanger.errors import LabError, UnreachableError
@@ -34,7 +35,7 @@ from loosehanger.kafka.acls import read_rules
 from loosehanger.kafka.clients import HURRIED, USUAL, Bounds, connect_admin, connect_consumer
 from loosehanger.kafka.connection import Connection, HasClientFiles, connection_for
 from loosehanger.kafka.offsets import Positions
-from loosehanger.kafka.patches import alter_topic, cause_of, check_settings, explain, topic_configs
+from loosehanger.kafka.patches import NO_TIME, alter_topic, cause_of, check_settings, explain, topic_configs
 from loosehanger.kafka.reading import named, read_between, read_from_ends, some_of
 from loosehanger.kafka.transactions import Held, held_back
 from loosehanger.waiting import wait_for
@@ -426,7 +427,24 @@ class Cluster:
         specs: Mapping[TopicPartition, OffsetSpec | int],
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> Mapping[TopicPartition, Any]:
-        return self.ask(lambda admin: admin.list_partition_offsets(specs, isolation_level=level)) if specs else {}
+        return self.ask(lambda admin: _listed(admin, specs, level)) if specs else {}
+
+
+def _listed(
+    admin: Any, specs: Mapping[TopicPartition, OffsetSpec | int], level: IsolationLevel
+) -> Mapping[TopicPartition, Any]:
+    """The offsets that these times lead to; -1 in a topic whose records have no times."""
+    try:
+        found: Mapping[TopicPartition, Any] = admin.list_partition_offsets(specs, isolation_level=level)
+    except UnsupportedForMessageFormatError:
+        # A topic with a message.format.version before 0.10: the error names it for all that were asked for.
+        by_topic: dict[str, dict[TopicPartition, OffsetSpec | int]] = {}
+        for place, spec in specs.items():
+            by_topic.setdefault(place.topic, {})[place] = spec
+        if len(by_topic) == 1:
+            return dict.fromkeys(specs, OffsetAndTimestamp(-1, NO_TIME, None))
+        return {place: one for topic in by_topic.values() for place, one in _listed(admin, topic, level).items()}
+    return found
 
 
 def number_of(configs: Mapping[str, Config], name: str) -> int:

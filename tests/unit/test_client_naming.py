@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 
+from loosehanger.audit import client_reader
 from loosehanger.audit.balance import DIFFERENT, MISSING, NEVER_MIRRORED, AuditBalance, Bucket, OpenBucket
 from loosehanger.audit.client_naming import BucketReader, _note, compare, name_altered, name_moved, name_records
 from loosehanger.audit.client_records import ReadRecord, fingerprint, halves
@@ -54,6 +56,18 @@ def test_any_change_of_a_record_changes_its_fingerprint(changed: dict[str, Any])
 
 def test_a_fingerprint_is_four_numbers_of_32_bits() -> None:
     assert halves(bytes(range(16))) == (0x03020100, 0x07060504, 0x0B0A0908, 0x0F0E0D0C)
+
+
+def test_a_reading_counts_the_records_without_a_timestamp(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, times = TopicPartition("t", 0), (-1, 20_000, None, 20_001)
+    read = [sent(topic="t", partition=0, offset=offset, timestamp=time) for offset, time in enumerate(times)]
+    monkeypatch.setattr(client_reader, "read_between", lambda *_: read)
+    cluster = SimpleNamespace(reaching=nullcontext, consumer=lambda **_: None)
+    found, _ = client_reader.ClientReader("old", cluster).totals({place: (0, 4)}, {})  # type: ignore[arg-type]
+    assert [(row.bucket, row.records, row.untimed, row.first, row.last) for row in found] == [
+        (-1, 2, 2, 0, 2),
+        (2, 2, 0, 1, 3),
+    ]
 
 
 def test_records_without_a_partner_are_missing_doubled_or_unexpected() -> None:

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from kafka import TopicPartition
-from kafka.errors import TopicAuthorizationFailedError
+from kafka import OffsetSpec, TopicPartition
+from kafka.errors import TopicAuthorizationFailedError, UnsupportedForMessageFormatError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from loosehanger.acls import AclRule
@@ -860,6 +860,23 @@ def test_a_time_before_1970_is_none_of_kafkas_own_words(monkeypatch: pytest.Monk
     cluster = Cluster("europe", Connection(("x:1",)))
     cluster.offsets_since([A], datetime.fromisoformat("1969-12-31T23:59:59.999+00:00"))
     assert asked[1] == 0
+
+
+def test_a_topic_whose_records_have_no_times_has_none_since_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka 2.8 refuses the question for a topic with a ``message.format.version`` before 0.10."""
+
+    class Admin:
+        def list_partition_offsets(self, specs: Any, **_: Any) -> dict[TopicPartition, Any]:
+            if A in specs and specs[A] != OffsetSpec.LATEST:
+                raise UnsupportedForMessageFormatError
+            return {
+                place: SimpleNamespace(offset=9 if spec == OffsetSpec.LATEST else 3) for place, spec in specs.items()
+            }
+
+    monkeypatch.setattr(Cluster, "_client", lambda _: Admin())
+    cluster = Cluster("europe", Connection(("x:1",)))
+    assert cluster.offsets_from([A, B, C], 1000) == {A: 9, B: 3, C: 3}
+    assert cluster.offsets_at({A: 1000, C: 1000}) == {A: -1, C: 3}
 
 
 KILLED = """\

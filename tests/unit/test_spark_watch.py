@@ -208,7 +208,9 @@ def test_both_sides_of_a_copy_give_the_same_sums_and_anything_else_gives_others(
     assert sums(*here) != sums(*here[:2], record("A", b"2", 3.001, 2, b"k"))
     assert sums(*here) != sums(*here[:2], record("A", b"2", 3, 2))
     (row,) = tallied(spark, here)
-    assert (row.bucket, row.first, row.last, row.records) == (START // 10, 0, 2, 3)
+    assert (row.bucket, row.first, row.last, row.records, row.untimed) == (START // 10, 0, 2, 3, 0)
+    untimed = [record("A", b"1", -START - 0.001, offset) for offset in range(2)]
+    assert sum(row.untimed for row in tallied(spark, [*here, *untimed])) == 2
 
 
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "default", ".", ".*", "", "c")

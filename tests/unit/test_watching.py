@@ -39,6 +39,8 @@ from loosehanger.proof.report.record_times import iso
 MIRROR = Mirror("m", "europe", "na", "europe", "na", "identity", ".", "LH.*", "", "c")
 OPTIONS = Options(every_s=0.01, late_after_s=10)
 NOW = 1_800_000_005_000
+UNTIMED = "?"
+"""The value of records without a timestamp."""
 OBSERVED = ObservedPositions.positions
 
 
@@ -99,7 +101,14 @@ class StubCluster:
         return {place: len(self.of(place).values) for place in partitions}
 
     def offsets_from(self, partitions: Iterable[TopicPartition], _: int) -> dict[TopicPartition, int]:
-        return self.start_offsets(partitions)
+        topics = {place: self.of(place) for place in partitions}
+        return {
+            place: next(
+                (offset for offset, value in enumerate(topic.values) if offset >= topic.start and value != UNTIMED),
+                max(topic.start, len(topic.values)),
+            )
+            for place, topic in topics.items()
+        }
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
         self.inventory()
@@ -142,7 +151,9 @@ class StubReader(RegionReader):
                 lost[place] = first - offset
             for number, value in enumerate(topic.values[first:], first):
                 content = (zlib.crc32(value.encode()),) * 4
-                rows.append(BucketTotals(place.topic, 0, round(time.time()) // 10, 1, content, number, number, 1))
+                bucket = -1 if value == UNTIMED else round(time.time()) // 10
+                found = (place.topic, 0, bucket, 1, content, number, number, 1, int(value == UNTIMED))
+                rows.append(BucketTotals(*found))
         return Reading(starts, until, lost, tuple(back), rows)
 
 
@@ -559,6 +570,72 @@ def test_a_topic_whose_records_cannot_be_compared_is_said(
         assert [(entry["topic"], entry["why"]) for entry in watch.document()["not_judged"]] == [("LH.B", why)]
         assert [flow["topic"] for flow in watch.document()["flows"]] == ["LH.A"]
         assert watch.document()["findings"] == []
+
+
+def why_not_judged(watch: Watch) -> list[str]:
+    """Why topics are not judged; no bucket of theirs counts as different."""
+    document = watch.document()
+    assert document["findings"] == []
+    return [entry["why"] for entry in document["not_judged"]]
+
+
+def test_a_topic_with_records_without_a_timestamp_is_not_judged_and_said(world: World, tmp_path: Path) -> None:
+    why = (
+        "LH.A in europe has records without a timestamp (at least 1), whose copies have the time at which they were "
+        "copied; the proof compares them"
+    )
+    world.write("europe", "a")
+    world.copy("a")
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        assert why_not_judged(watch) == []
+        world.write("europe", "b?")
+        world.copy("bx")
+        for _ in range(4):
+            watch.round()
+            assert why_not_judged(watch) == [why]
+        assert watch.document()["flows"] == []
+    # Another watch may find the record no longer.
+    world.topics["europe"]["LH.A"].start = 3
+    with watch_of(world, tmp_path) as again:
+        rounds(again)
+        assert why_not_judged(again) == [why]
+        # A topic of the same name that is new has none.
+        world.topics["europe"]["LH.A"] = Topic("2")
+        world.topics["na"]["LH.A"] = Topic("2")
+        rounds(again)
+        assert why_not_judged(again) == []
+
+
+def test_copies_of_earlier_records_without_a_timestamp_are_not_unexpected(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = list[str]()
+    monkeypatch.setattr(loop, "verdict_row", lambda entry, *_: verdicts.append(entry.verdict))
+    world.write("europe", "??a")
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch)
+        assert why_not_judged(watch) == []
+        world.copy("xya")
+        for _ in range(4):
+            watch.round()
+            whys = why_not_judged(watch)
+        assert [why.partition(", whose")[0] for why in whys] == [
+            "LH.A in europe has records without a timestamp (at least 2)"
+        ]
+    assert verdicts == []
+
+
+def test_a_topic_whose_records_without_a_timestamp_were_copied_before_is_judged(world: World, tmp_path: Path) -> None:
+    world.write("europe", "??ab")
+    # The copies of the first two are older than the watch.
+    world.copy("??a")
+    with watch_of(world, tmp_path) as watch:
+        rounds(watch, 4)
+        assert numbers(watch) == {"records": 2, "copies": 1, "missing": 1}
+        assert watch.document()["not_judged"] == []
+        (finding,) = watch.document()["findings"]
+        assert (finding["verdict"], finding["missing"]) == ("missing", 1)
 
 
 def test_a_mirror_of_which_nothing_is_claimed_is_not_judged() -> None:
