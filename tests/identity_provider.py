@@ -19,9 +19,15 @@ from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc9068 import JWTBearerTokenGenerator
 from joserfc.jwk import KeySet, RSAKey
 
+from loosehanger.files import write_file
+from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas
+
+from .certificates import AUTHORITY, certificate_pem, key_pem
+
 ISSUER = "https://identity.example.com"
 AUDIENCE = "kafka"
 CLIENT, SECRET, SCOPE = "prover", "s3cret:of/the=client", "kafka.read"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
 
 @dataclass
@@ -93,8 +99,45 @@ class IdentityProvider:
     endpoint: str
     keys: Path
     """The public keys (JWKS) that brokers judge tokens by."""
+    authority: Path
+    """The certificate authority of its own certificate."""
     asked: list[str] = field(default_factory=list)
     """The scopes of the requests so far."""
+
+    @property
+    def truststore(self) -> dict[str, str]:
+        """The settings by which Java trusts its certificate."""
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+
+    @property
+    def validation(self) -> dict[str, str]:
+        """A broker's settings that judge its tokens; those of one listener come with a prefix."""
+        return {
+            "oauthbearer.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": self.keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+        }
+
+    def listener(self, *further: str) -> dict[str, Any]:
+        """The authentication of a listener that takes its tokens, and these mechanisms."""
+        settings = {"sasl.enabled.mechanisms": ",".join(["OAUTHBEARER", *further]), **self.validation}
+        return {"type": "custom", "sasl": True, "listenerConfig": settings}
+
+    def jaas(self, client: str, secret: str) -> str:
+        """A client's ``sasl.jaas.config``."""
+        options = {"clientId": client, "clientSecret": secret, "scope": SCOPE, **self.truststore}
+        return format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options))
+
+    def mirror(self, client: str, secret: str) -> dict[str, Any]:
+        """The authentication of an end of a mirror, which signs in as a client."""
+        config = {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": self.jaas(client, secret),
+            "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": self.endpoint,
+        }
+        return {"type": "custom", "sasl": True, "config": config}
 
 
 def _handler(server: _Server, found: IdentityProvider) -> type[BaseHTTPRequestHandler]:
@@ -121,20 +164,21 @@ def _handler(server: _Server, found: IdentityProvider) -> type[BaseHTTPRequestHa
 
 
 @contextmanager
-def providing(folder: Path, certificate: Path, *clients: Client, life_s: int = 3600) -> Iterator[IdentityProvider]:
+def providing(folder: Path, *clients: Client, life_s: int = 3600) -> Iterator[IdentityProvider]:
     """Runs an identity provider on the loopback address.
 
     Args:
-        folder: where the public keys are written.
-        certificate: its certificate and key in PEM.
+        folder: where its certificate, the authority of that and the public keys are written.
         clients: the registered clients.
         life_s: how long its tokens live.
     """
     key = RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256", "kid": "of-a-test"})
     keys = KeySet([key])
-    public = folder / "jwks.json"
-    public.write_text(json.dumps(keys.as_dict(private=False)), encoding="utf-8")
-    found = IdentityProvider("", public)
+    certificate, authority, public = (folder / name for name in ("server.pem", "ca.pem", "jwks.json"))
+    write_file(certificate, certificate_pem("identity") + key_pem())
+    write_file(authority, certificate_pem(AUTHORITY))
+    write_file(public, json.dumps(keys.as_dict(private=False)))
+    found = IdentityProvider("", public, authority)
     server = _Server({client.id: client for client in clients}, _Tokens(keys, life_s))
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(server, found)) as web:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

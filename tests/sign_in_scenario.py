@@ -82,6 +82,20 @@ def rule(kind: str, name: str, *operations: str, prefix: bool = True) -> dict[st
     return {"resource": {"type": kind, "name": name, "patternType": pattern}, "operations": list(operations)}
 
 
+def writes_copies(source: str, target: str) -> list[dict[str, Any]]:
+    """The ACLs at the target of the mirror ``mm2-TARGET``, with the default policy and exactly-once."""
+    name = f"mm2-{target}"
+    connector = f"{name}-{alias(source)}->{alias(target)}.MirrorSourceConnector-"
+    return [
+        rule("group", name, "Read", prefix=False),
+        rule("topic", "__mm2_", "Create", "Describe", "DescribeConfigs", "Read", "Write"),
+        rule("topic", f"mm2-offset-syncs.{alias(source)}.internal", "Create", "DescribeConfigs", "Read", "Write"),
+        rule("topic", f"{alias(source)}.LH.", "Create", "Write", "Alter", "AlterConfigs"),
+        rule("transactionalId", f"connect-cluster-{name}", "Describe", "Write", prefix=False),
+        rule("transactionalId", connector, "Describe", "Write"),
+    ]
+
+
 def end(region: str, name: str) -> dict[str, Any]:
     """An end of a mirror."""
     secret = {"secretName": name, "password": "password"}
@@ -130,21 +144,11 @@ def resources() -> list[dict[str, Any]]:
     """The users and mirrors of all regions."""
     found = []
     for region, source in _SOURCES.items():
-        copies, name = f"{alias(source)}.LH.", f"mm2-{region}"
-        connector = f"{name}-{alias(source)}->{alias(region)}.MirrorSourceConnector-"
-        writes = [
-            rule("group", name, "Read", prefix=False),
-            rule("topic", "__mm2_", "Create", "Describe", "DescribeConfigs", "Read", "Write"),
-            rule("topic", f"mm2-offset-syncs.{alias(source)}.internal", "Create", "DescribeConfigs", "Read", "Write"),
-            rule("topic", copies, "Create", "Write", "Alter", "AlterConfigs"),
-            rule("transactionalId", f"connect-cluster-{name}", "Describe", "Write", prefix=False),
-            rule("transactionalId", connector, "Describe", "Write"),
-        ]
-        consumer = f"consumer-{alias(region)}"
+        copies, consumer = f"{alias(source)}.LH.", f"consumer-{alias(region)}"
         found += [
             user(region, "producer", [rule("topic", "LH.", "Write")]),
             user(region, f"mm2-reads-{region}", [rule("topic", "LH.", "Read", "DescribeConfigs")]),
-            user(region, "mm2-writes", writes),
+            user(region, "mm2-writes", writes_copies(source, region)),
             user(
                 region,
                 consumer,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
@@ -31,6 +33,27 @@ def bare_kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
             process for process in psutil.process_iter(["cmdline"]) if str(kit.root) in str(process.info["cmdline"])
         ]
         assert left == []
+
+
+@contextmanager
+def set_up(kit: Kit, scenario: str) -> Iterator[None]:
+    """Has a scenario of one's own set up, with a producer of 50 records a second; cleans up at the end."""
+    try:
+        done = kit.run("setup", scenario, "-e", "producer_rate=50")
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield
+    finally:
+        done = kit.run("cleanup")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def assert_settled(kit: Kit, scenario: str) -> None:
+    """The scenario is set up and healthy, and a second set-up changes nothing."""
+    status = json.loads(kit.run("status", "--json").stdout)
+    assert (status["scenario"], status["healthy"]) == (scenario, True), json.dumps(status, indent=1)
+    again = kit.run("setup", scenario)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert " changed " not in again.stdout.replace("unchanged", ""), again.stdout
 
 
 def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:

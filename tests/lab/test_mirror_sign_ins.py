@@ -24,7 +24,6 @@ from loosehanger.kafka.clients import connect_admin
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ALLOWED_URLS
-from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, LoginModule, format_jaas
 from loosehanger.lab.manifests.documents import read_resources
 from loosehanger.lab.manifests.loader import check_document, read_manifests
 from loosehanger.lab.program_sign_ins import with_sign_ins
@@ -36,8 +35,8 @@ from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.secret_store import copy_secrets
 from loosehanger.ports import free_ports
-from tests.certificates import AUTHORITY, certificate_pem, key_pem
-from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SCOPE, SECRET, Client, providing
+from tests.certificates import AUTHORITY, certificate_pem
+from tests.identity_provider import CLIENT, SCOPE, SECRET, Client, IdentityProvider, providing
 from tests.sign_in_scenario import alias, clusters, end, resources, rule, user
 
 from .conftest import wait_until
@@ -45,7 +44,6 @@ from .conftest import wait_until
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SOURCE, TARGET = "north-america", "south-america"
-OAUTH = "org.apache.kafka.common.security.oauthbearer"
 BOUND_S = 30.0
 """A worker starts in about half of it."""
 
@@ -203,27 +201,17 @@ def test_mirror_producer_and_consumer_sign_in_by_client_credentials(
     regions: tuple[LocalRegion, LocalRegion], tmp_path: Path
 ) -> None:
     _, target = regions
-    write_file(tmp_path / "server.pem", certificate_pem("identity") + key_pem())
-    write_file(tmp_path / "ca.pem", certificate_pem(AUTHORITY))
     source = LocalRegion(target.home, ROOT, "europe", target.port_base + 100)
-    with providing(tmp_path, tmp_path / "server.pem", Client(CLIENT, SECRET)) as provider:
-        settings = {
-            "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
-            "oauthbearer.sasl.server.callback.handler.class": f"{OAUTH}.OAuthBearerValidatorCallbackHandler",
-            "sasl.oauthbearer.jwks.endpoint.url": provider.keys.as_uri(),
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
-            "sasl.oauthbearer.expected.issuer": ISSUER,
-        }
+    with providing(tmp_path, Client(CLIENT, SECRET)) as provider:
         every = list(yaml.safe_load_all(documents("europe")))
         (kafka,) = [one for one in every if one["kind"] == "Kafka"]
-        authentication = {"type": "custom", "sasl": True, "listenerConfig": settings}
-        kafka["spec"]["kafka"]["listeners"][0]["authentication"] = authentication
+        kafka["spec"]["kafka"]["listeners"][0]["authentication"] = provider.listener("SCRAM-SHA-512")
         kafka["spec"]["kafka"]["jvmOptions"] = allowing(provider.keys.as_uri())
         reads = [rule("topic", "LH.", "Read", "Write", "DescribeConfigs"), rule("group", "readers", "Read")]
         client, admin = user("europe", CLIENT, reads), user("europe", "admin", [])
         admin["spec"]["authentication"] = {"type": "scram-sha-512"}
         # In the secret of the user: what the identity provider knows it by, and whom its own certificate is from.
-        own = {"password": SECRET, "identity.crt": (tmp_path / "ca.pem").read_text(encoding="utf-8")}
+        own = {"password": SECRET, "identity.crt": provider.authority.read_text(encoding="utf-8")}
         named = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CLIENT, "namespace": "europe"}}
         others = [one for one in every if one["metadata"]["name"] != "admin"]
         text = yaml.safe_dump_all([*others, {**named, "stringData": own}, client, admin])
@@ -233,7 +221,7 @@ def test_mirror_producer_and_consumer_sign_in_by_client_credentials(
             record(source, read, Topology(read))
             with closing(connect_admin(administrator(source))) as connected:
                 connected.create_topics([NewTopic("LH.STOCK", 1, 1)])
-            mirror = with_client_credentials(provider.endpoint, tmp_path / "ca.pem")
+            mirror = with_client_credentials(provider)
             secret = {
                 "apiVersion": "v1",
                 "kind": "Secret",
@@ -267,26 +255,15 @@ def allowing(*urls: str) -> dict[str, object]:
     return {"javaSystemProperties": [{"name": ALLOWED_URLS, "value": ",".join(urls)}]}
 
 
-def with_client_credentials(endpoint: str, authority: Path) -> dict[str, Any]:
+def with_client_credentials(provider: IdentityProvider) -> dict[str, Any]:
     """The mirror with a source in Europe, where it signs in with a token."""
     mirror: dict[str, Any] = yaml.safe_load(MIRROR)
-    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(authority)}
     secret = f"${{strimzisecrets:{TARGET}/oauth-client:clientSecret}}"
-    options = {"clientId": CLIENT, "clientSecret": secret, "scope": SCOPE, **trust}
     mirror["spec"]["mirrors"][0]["source"] = {
         **end("europe", CLIENT),
-        "authentication": {
-            "type": "custom",
-            "sasl": True,
-            "config": {
-                "sasl.mechanism": "OAUTHBEARER",
-                "sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options)),
-                "sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
-                "sasl.oauthbearer.token.endpoint.url": endpoint,
-            },
-        },
+        "authentication": provider.mirror(CLIENT, secret),
     }
-    mirror["spec"]["jvmOptions"] = allowing(endpoint)
+    mirror["spec"]["jvmOptions"] = allowing(provider.endpoint)
     # Of the copies, the user may write those of North America alone.
     mirror["spec"]["mirrors"][0]["source"]["alias"] = "northamerica"
     return mirror

@@ -21,9 +21,6 @@ from loosehanger.kafka.clients import connect_admin
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ALLOWED_URLS
 from loosehanger.kafka.properties import (
-    OAUTH_LOGIN_MODULE,
-    LoginModule,
-    format_jaas,
     format_properties,
     read_properties,
 )
@@ -35,14 +32,13 @@ from loosehanger.platforms.local.access import record
 from loosehanger.platforms.local.apply import apply, delete_region
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.ports import free_ports
-from tests.certificates import AUTHORITY, certificate_pem, key_pem
-from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SCOPE, SECRET, Client, providing
+from tests.certificates import certificate_pem, key_pem
+from tests.identity_provider import CLIENT, SECRET, Client, providing
 from tests.sign_in_scenario import LISTENERS, rule
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 BOUND_S = 10.0
-VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 
 
 def manifests(
@@ -168,33 +164,21 @@ def test_a_user_reaches_a_cluster_with_the_store_in_pkcs12(region: LocalRegion) 
 
 @pytest.mark.parametrize("region", ["oauth"], indirect=True)
 def test_a_client_of_an_identity_provider_reaches_the_cluster(region: LocalRegion, tmp_path: Path) -> None:
-    write_file(tmp_path / "server.pem", certificate_pem("identity") + key_pem())
-    write_file(tmp_path / "ca.pem", certificate_pem(AUTHORITY))
     clients = (Client(CLIENT, SECRET), Client("stranger", SECRET, audience="elsewhere"))
-    with providing(tmp_path, tmp_path / "server.pem", *clients) as provider:
-        settings = {
-            "sasl.enabled.mechanisms": "OAUTHBEARER,SCRAM-SHA-512",
-            "oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
-            "sasl.oauthbearer.jwks.endpoint.url": provider.keys.as_uri(),
-            "sasl.oauthbearer.expected.audience": AUDIENCE,
-            "sasl.oauthbearer.expected.issuer": ISSUER,
-        }
-        authentication = {"type": "custom", "sasl": True, "listenerConfig": settings}
+    with providing(tmp_path, *clients) as provider:
         users = {CLIENT: "", "alice": "scram-sha-512"}
-        set_up(region, authentication, users, {ALLOWED_URLS: provider.keys.as_uri()})
+        set_up(region, provider.listener("SCRAM-SHA-512"), users, {ALLOWED_URLS: provider.keys.as_uri()})
         files = client_files(region)
         # The secret of the identity provider's client is elsewhere.
         assert list(files) == ["alice"]
         right = Connection.from_properties(files["alice"])
         assert right.sasl_mechanism == "SCRAM-SHA-512"
-        authority = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "ca.pem")}
         for client, is_right in ((CLIENT, True), ("stranger", False)):
-            options = {"clientId": client, "clientSecret": SECRET, "scope": SCOPE, **authority}
             properties = {
                 **right.java(),
                 "sasl.mechanism": "OAUTHBEARER",
                 "sasl.oauthbearer.token.endpoint.url": provider.endpoint,
-                "sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options)),
+                "sasl.jaas.config": provider.jaas(client, SECRET),
             }
             file = tmp_path / f"{client}.properties"
             write_file(file, format_properties(properties))

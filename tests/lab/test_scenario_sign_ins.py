@@ -10,7 +10,7 @@ import pytest
 from scripts.sandbox import Kit, copy_kit
 from tests.sign_in_scenario import LISTENERS, NAME, alias, write_scenario
 
-from .conftest import wait_until
+from .conftest import assert_settled, set_up, wait_until
 from .test_console import signed_in
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -21,21 +21,12 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
     """A copy of the kit in which the scenario is set up."""
     found = copy_kit(tmp_path_factory.mktemp("sign-ins"), port_base=30000)
     write_scenario(found.root)
-    try:
-        done = found.run("setup", NAME, "-e", "producer_rate=50")
-        assert done.returncode == 0, done.stdout + done.stderr
+    with set_up(found, NAME):
         yield found
-    finally:
-        done = found.run("cleanup")
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_region_is_healthy_and_a_second_setup_changes_nothing(kit: Kit) -> None:
-    status = json.loads(kit.run("status", "--json").stdout)
-    assert (status["scenario"], status["healthy"]) == (NAME, True), json.dumps(status, indent=1)
-    again = kit.run("setup", NAME, "-e", "producer_rate=50")
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert " changed " not in again.stdout.replace("unchanged", ""), again.stdout
+    assert_settled(kit, NAME)
 
 
 def test_the_mirrors_between_them_are_proved(kit: Kit) -> None:

@@ -31,8 +31,8 @@ from loosehanger.kafka.properties import (
     format_jaas,
     format_properties,
 )
-from tests.certificates import AUTHORITY, certificate_pem, key_pem
-from tests.identity_provider import AUDIENCE, CLIENT, ISSUER, SCOPE, SECRET, Client, IdentityProvider, providing
+from tests.certificates import certificate_pem, key_pem
+from tests.identity_provider import CLIENT, SCOPE, SECRET, Client, IdentityProvider, providing
 
 from .broker import Broker, running
 
@@ -58,15 +58,13 @@ class Place:
 
     def oauth(self, client: str = CLIENT, secret: str = SECRET, **further: str) -> dict[str, str]:
         """Client properties by client credentials."""
-        authority = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.folder / "ca.pem")}
-        options = {"clientId": client, "clientSecret": secret, "scope": SCOPE, **authority}
         return {
             "bootstrap.servers": f"127.0.0.1:{self.source.second}",
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.oauthbearer.token.endpoint.url": self.provider.endpoint,
-            "sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, options)),
-            **authority,
+            "sasl.jaas.config": self.provider.jaas(client, secret),
+            **self.provider.truststore,
             **further,
         }
 
@@ -85,7 +83,6 @@ class Place:
 def listeners(provider: IdentityProvider) -> dict[str, str]:
     """A broker's settings: SASL with TLS at the second port, and TLS with an expired certificate at the third."""
     ports = "SASL_PLAINTEXT://127.0.0.1:{broker},TLS://127.0.0.1:{second},EXPIRED://127.0.0.1:{third}"
-    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     protocols = "SASL_PLAINTEXT:SASL_PLAINTEXT,TLS:SASL_SSL,EXPIRED:SSL,CONTROLLER:PLAINTEXT"
     user = {"username": "admin", "password": "broker-of-a-test"}
     return {
@@ -104,10 +101,7 @@ def listeners(provider: IdentityProvider) -> dict[str, str]:
         "listener.name.tls.sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
         "listener.name.tls.scram-sha-512.sasl.jaas.config": format_jaas(LoginModule(SCRAM_LOGIN_MODULE, user)),
         "listener.name.tls.oauthbearer.sasl.jaas.config": format_jaas(LoginModule(OAUTH_LOGIN_MODULE, {})),
-        "listener.name.tls.oauthbearer.sasl.server.callback.handler.class": handler,
-        "listener.name.tls.sasl.oauthbearer.jwks.endpoint.url": provider.keys.as_uri(),
-        "listener.name.tls.sasl.oauthbearer.expected.audience": AUDIENCE,
-        "listener.name.tls.sasl.oauthbearer.expected.issuer": ISSUER,
+        **{f"listener.name.tls.{name}": value for name, value in provider.validation.items()},
         "super.users": f"User:admin;User:ANONYMOUS;User:{CLIENT}",
     }
 
@@ -115,13 +109,11 @@ def listeners(provider: IdentityProvider) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("sign-ins")
-    write_file(folder / "server.pem", certificate_pem("identity") + key_pem())
-    write_file(folder / "ca.pem", certificate_pem(AUTHORITY))
     # Of the same name and another key would be no better: this one has another name.
     write_file(folder / "other.pem", certificate_pem("other", "other"))
     clients = (Client(CLIENT, SECRET), Client(STRANGER, SECRET, audience="elsewhere"))
     with ExitStack() as stack:
-        provider = stack.enter_context(providing(folder, folder / "server.pem", *clients, life_s=TOKEN_LIFE_S))
+        provider = stack.enter_context(providing(folder, *clients, life_s=TOKEN_LIFE_S))
         allowed = f"-D{ALLOWED_URLS}={provider.keys.as_uri()}"
         source, target = (
             stack.enter_context(running(tmp_path_factory.mktemp(name), None, cluster, listeners(provider), [allowed]))

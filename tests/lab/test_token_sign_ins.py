@@ -13,28 +13,24 @@ from loosehanger.files import write_file
 from loosehanger.kafka.cluster import Cluster
 from loosehanger.kafka.connection import Connection
 from scripts.sandbox import Kit, copy_kit
-from tests.certificates import AUTHORITY, certificate_pem, key_pem
 from tests.identity_provider import Client, IdentityProvider, providing
 from tests.token_scenario import NAME, SOURCE, TARGET, USERS, write_scenario
 
-from .conftest import wait_until
+from .conftest import assert_settled, set_up, wait_until
 from .test_console import signed_in
 from .test_watch import Watching
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SECRETS = {name: f"s3cret:of/the={name}" for names in USERS.values() for name in names}
-SETUP = ("setup", NAME, "-e", "producer_rate=50")
 
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentityProvider]:
     """An identity provider that knows every user, and nothing else gives tokens."""
     folder = tmp_path_factory.mktemp("identity")
-    write_file(folder / "server.pem", certificate_pem("identity") + key_pem())
-    write_file(folder / "ca.pem", certificate_pem(AUTHORITY))
     clients = [Client(name, secret) for name, secret in SECRETS.items()]
-    with providing(folder, folder / "server.pem", *clients) as found:
+    with providing(folder, *clients) as found:
         yield found
 
 
@@ -42,22 +38,13 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IdentityProvi
 def kit(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[Kit]:
     """A copy of the kit in which the scenario is set up."""
     found = copy_kit(tmp_path_factory.mktemp("tokens"), port_base=30000)
-    write_scenario(found.root, provider, provider.keys.parent / "ca.pem", SECRETS)
-    try:
-        done = found.run(*SETUP)
-        assert done.returncode == 0, done.stdout + done.stderr
+    write_scenario(found.root, provider, SECRETS)
+    with set_up(found, NAME):
         yield found
-    finally:
-        done = found.run("cleanup")
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_region_is_healthy_and_a_second_setup_changes_nothing(kit: Kit) -> None:
-    status = json.loads(kit.run("status", "--json").stdout)
-    assert (status["scenario"], status["healthy"]) == (NAME, True), json.dumps(status, indent=1)
-    again = kit.run(*SETUP)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert " changed " not in again.stdout.replace("unchanged", ""), again.stdout
+    assert_settled(kit, NAME)
 
 
 def test_the_mirror_is_proved_by_tokens(kit: Kit) -> None:
@@ -134,11 +121,11 @@ def test_a_wrong_secret_of_a_client_is_named(kit: Kit) -> None:
     right = manifest.read_text(encoding="utf-8")
     manifest.write_text(right.replace("s3cret:of/the=admin", "s3cret:of/another"), encoding="utf-8")
     try:
-        assert kit.run(*SETUP).returncode == 0
+        assert kit.run("setup", NAME).returncode == 0
         refused = kit.run("kafka", SOURCE, "topics", "--list")
         assert refused.returncode == 1, refused.stdout + refused.stderr
         assert "refuses client 'admin': invalid_client" in refused.stderr
         assert "s3cret" not in refused.stderr
     finally:
         manifest.write_text(right, encoding="utf-8")
-        assert kit.run(*SETUP).returncode == 0
+        assert kit.run("setup", NAME).returncode == 0

@@ -17,7 +17,7 @@ from loosehanger.kafka import oauth
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.oauth import ClientCredentials, TokenError, TokenProvider
 from loosehanger.kafka.properties import OAUTH_LOGIN_MODULE, format_properties, parse_jaas
-from tests.certificates import AUTHORITY, certificate_pem, key_pem
+from tests.certificates import AUTHORITY, certificate_pem
 from tests.identity_provider import CLIENT, SCOPE, SECRET, Client, IdentityProvider, providing
 
 ENDPOINT = "https://identity.example.com/token"
@@ -112,8 +112,7 @@ def test_another_way_to_a_token_is_named(lines: str, message: str, tmp_path: Pat
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[IdentityProvider, ClientCredentials]]:
     folder = tmp_path_factory.mktemp("identity")
-    write_file(folder / "server.pem", certificate_pem("identity") + key_pem())
-    with providing(folder, folder / "server.pem", Client(CLIENT, SECRET), life_s=2) as provider:
+    with providing(folder, Client(CLIENT, SECRET), life_s=2) as provider:
         authority = certificate_pem(AUTHORITY)
         yield provider, ClientCredentials(provider.endpoint, CLIENT, SECRET, SCOPE, ca_certificates=authority)
 
