@@ -31,6 +31,9 @@ _DEFECT = 250
 """ansible-core's exit code for an unexpected error."""
 _GIVEN_UP_S = 10
 """How long an interrupted Ansible may take to exit. It hangs if it has killed a worker that held a lock."""
+_SHORT_TEMPORARY = "/tmp"  # noqa: S108 - a folder in it is the user's alone
+_LONGEST_TEMPORARY = 59
+"""Characters of a folder with room for /tmpXXXXXXXX/pymp-XXXXXXXX/listener-XXXXXXXX; macOS takes 103 for a socket."""
 _END_SECONDS = 3
 """How long a killed Ansible may take to exit and to release the lab's lock."""
 
@@ -63,7 +66,7 @@ def run_playbook(
         KeyboardInterrupt: it was interrupted.
     """
     home = lab_home()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=_temporary()) as folder:
         outcome = Path(folder) / "outcome"
         environment = _environment(home, folder, outcome)
         if variables is not None:
@@ -89,6 +92,13 @@ def run_playbook(
     if all(failure["wrong_use"] for failure in failures):
         raise WrongUseError(messages)
     raise LabError(messages)
+
+
+def _temporary() -> str:
+    """The folder for temporary files, or a shorter one: since 2.21 Ansible has a UNIX socket in a folder of its own."""
+    given = tempfile.gettempdir()
+    usable = len(given) <= _LONGEST_TEMPORARY or not os.access(_SHORT_TEMPORARY, os.W_OK | os.X_OK)
+    return given if usable else _SHORT_TEMPORARY
 
 
 def _environment(home: Path, folder: str, outcome: Path) -> dict[str, str]:
