@@ -50,6 +50,8 @@ HANDSHAKE_S = 10.0
 """How long a broker may take for its part of a TLS handshake: Kafka's own bound for setting a connection up."""
 REFUSED_S = 2.5
 """How long a client that is refused tries on: what waiting does not mend must be named within seconds."""
+_APART_S = 0.2
+"""How long after a question about the controller the next one is asked."""
 _TLS_ALERT, _TLS_ALERT_BYTES = b"\x15\x03", 7
 """The beginning and the size of a TLS record with an alert."""
 _EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, (62, 64)
@@ -123,6 +125,7 @@ def repairs() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
         (KafkaConsumer, "_fetch_all_topic_metadata", _within_a_request),
         (ConsumerCoordinator, "need_rejoin", _until_it_has_joined),
         (KafkaAdminClient, "_describe_cluster", _of_any_release),
+        (KafkaAdminClient, "_refresh_controller_id", _with_its_address),
         (LegacyRecord, "__init__", _with_a_time),
     )
 
@@ -825,6 +828,32 @@ def _of_any_release(describe: Callable[[Any], Awaitable[dict[str, Any]]]) -> Cal
 
     described.repairs = describe  # type: ignore[attr-defined]
     return described
+
+
+def _with_its_address(refresh: Callable[..., Awaitable[int]]) -> Callable[..., Awaitable[int]]:
+    """Waits until the client knows the address of the controller that it was referred to.
+
+    kafka-python reads the number of the controller in an answer, and drops the addresses beside it. While nodes of a
+    cluster start, the one that became the controller may be younger than what the client knows of the cluster: the
+    request then fails with ``UnknownBrokerIdError``.
+    """
+
+    async def refreshed(self: Any, timeout_ms: float = 30000) -> int:
+        until = time.monotonic() + timeout_ms / 1000
+        controller = await refresh(self, timeout_ms)
+        cluster = self._manager.cluster
+        while cluster.broker_metadata(controller) is None:
+            await cluster.refresh_metadata()
+            if cluster.broker_metadata(controller) is None:
+                if time.monotonic() > until:
+                    raise NodeNotReadyError(f"the controller, node {controller}")
+                # Nodes do not hear of each other at the same moment, and may choose another controller meanwhile.
+                await self._net.sleep(_APART_S)
+                controller = await refresh(self, timeout_ms)
+        return controller
+
+    refreshed.repairs = refresh  # type: ignore[attr-defined]
+    return refreshed
 
 
 def topic_configs(

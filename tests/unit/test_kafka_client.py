@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import re
@@ -41,6 +42,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, Tolerant, UnreadableError, prepare, repair
 from tests.batches import TOPIC, Odd, Sent, batch, consume
 from tests.consoles import NOWHERE
+from tests.starting_cluster import Starting
 
 
 @pytest.fixture
@@ -512,7 +514,7 @@ def refuse(**_: Any) -> None:
 
 def test_what_a_consumer_has_to_join_for_is_not_forgotten_with_its_request() -> None:
     """It notes the topics that it asks to read when it asks; it has to go on asking until it is a member."""
-    patches.repair()
+    repair()
     subscription = SubscriptionState()
     subscription.subscribe(pattern="^LH")
     coordinator = ConsumerCoordinator.__new__(ConsumerCoordinator)
@@ -527,3 +529,27 @@ def test_what_a_consumer_has_to_join_for_is_not_forgotten_with_its_request() -> 
     assert coordinator.need_rejoin()
     coordinator.rejoin_needed = False  # as when it has joined
     assert not coordinator.need_rejoin()
+
+
+def starting_client(cluster: Starting) -> KafkaAdminClient:
+    """A patched client in front of a cluster that starts."""
+    repair()
+    client = KafkaAdminClient.__new__(KafkaAdminClient)
+    client._manager = cluster
+    client._net = SimpleNamespace(sleep=asyncio.sleep)
+    return client
+
+
+def test_a_controller_that_has_just_started_is_reached() -> None:
+    cluster = Starting()
+    # It is named, and the node that is asked for all nodes does not know it yet, twice.
+    cluster.answers = [*[cluster.answer(1)] * 4, cluster.answer(1, 2)]
+    assert asyncio.run(starting_client(cluster)._refresh_controller_id()) == 2
+    assert cluster.cluster.broker_metadata(2) is not None
+
+
+def test_a_controller_that_no_node_knows_is_named_in_time() -> None:
+    cluster = Starting()
+    cluster.answers = [cluster.answer(1)]
+    with pytest.raises(NodeNotReadyError, match="the controller, node 2"):
+        asyncio.run(starting_client(cluster)._refresh_controller_id(300))

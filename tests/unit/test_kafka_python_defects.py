@@ -39,6 +39,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from loosehanger.kafka import patches
 from tests.batches import TOPIC, Odd, Sent, batch
+from tests.starting_cluster import Starting
 
 SHOWN: set[tuple[Any, str]] = set()
 """The methods whose defect a test shows."""
@@ -363,6 +364,21 @@ def test_describe_cluster_misses_a_field_that_brokers_before_3_7_do_not_send() -
     client._manager = Manager()
     with pytest.raises(KeyError, match="endpoint_type"):
         asyncio.run(client._describe_cluster())
+
+
+@shows(KafkaAdminClient, "_refresh_controller_id")
+def test_the_address_of_a_controller_that_has_just_started_is_dropped() -> None:
+    """A request to the controller fails with ``UnknownBrokerIdError``, though the answer that names it has its address.
+
+    It happens while nodes start: the client's metadata are older than the controller.
+
+    Expected: the client uses the brokers of the answer, or refreshes its metadata.
+    """
+    client, manager = KafkaAdminClient.__new__(KafkaAdminClient), Starting()
+    client._manager = manager
+    controller = asyncio.run(client._refresh_controller_id())
+    assert controller == 2
+    assert manager.cluster.broker_metadata(controller) is None
 
 
 @shows(LegacyRecord, "__init__")
