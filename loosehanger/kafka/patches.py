@@ -56,8 +56,9 @@ _TLS_ALERT, _TLS_ALERT_BYTES = b"\x15\x03", 7
 """The beginning and the size of a TLS record with an alert."""
 _EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, (62, 64)
 """OpenSSL's codes of a certificate that is not accepted (X509_V_ERR_…)."""
-NOT_WORTH_A_LINE = ("kafka.net.selector",)
-"""The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else."""
+NOT_WORTH_A_LINE = ("kafka.net.selector", "kafka.net.sasl.scram")
+"""The library's event loop measures itself, and calls itself blocked whenever a busy machine runs something else. Its
+SCRAM warns that credentials travel in the clear, which SCRAM avoids: no password is sent."""
 MOST_UNPACKED = 64 * 1024 * 1024
 """Bytes of a batch after decompression, for a consumer that is ``Tolerant``: gzip makes a gigabyte of a megabyte."""
 NO_TIME = -1

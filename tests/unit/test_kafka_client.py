@@ -33,6 +33,7 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.net.connection import KafkaConnection as KafkaBrokerConnection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import MetadataResponse
@@ -529,6 +530,23 @@ def test_what_a_consumer_has_to_join_for_is_not_forgotten_with_its_request() -> 
     assert coordinator.need_rejoin()
     coordinator.rejoin_needed = False  # as when it has joined
     assert not coordinator.need_rejoin()
+
+
+@pytest.mark.parametrize(("mechanism", "warnings"), [("SCRAM-SHA-256", 0), ("PLAIN", 1)])
+def test_plain_text_is_warned_of_where_a_password_travels(mechanism: str, warnings: int) -> None:
+    said: list[str] = []
+    logger = logging.getLogger("kafka.net.sasl")
+    logger.addHandler(log := ClientLog(said.append))
+    try:
+        get_sasl_mechanism(mechanism)(
+            sasl_mechanism=mechanism,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_plain_username="reader",
+            sasl_plain_password="secret",
+        )
+    finally:
+        logger.removeHandler(log)
+    assert said == ["kafka client: Sending username and password in the clear"] * warnings
 
 
 def starting_client(cluster: Starting) -> KafkaAdminClient:
