@@ -78,6 +78,8 @@ class RegionReader(ABC):
         self._last: Future[Any] | None = None
         self._read: tuple[Mapping[TopicPartition, int], Reading] | None = None
         """The last reading, and the offsets from which it began."""
+        self.untimed_found: dict[TopicPartition, int] = {}
+        """What ``untimed`` has found: its answer may be too late for its round."""
 
     @abstractmethod
     def totals(self, ranges: Ranges, events: Mapping[str, str]) -> tuple[list[BucketTotals], list[Any]]:
@@ -141,13 +143,21 @@ class RegionReader(ABC):
         return reasons
 
     def untimed(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The number of offsets with which each log begins, before its first record that has a timestamp.
+        """How many records without a timestamp each log has: at its beginning, or else among its last records.
 
         Raises:
-            UnreachableError: the cluster does not answer.
+            UnreachableError: the cluster does not answer, or the records cannot be read.
         """
-        starts, firsts = self.cluster.start_offsets(places), self.cluster.offsets_from(places, 0)
-        return {place: max(firsts[place] - start, 0) for place, start in starts.items()}
+        if wanted := [place for place in places if place not in self.untimed_found]:
+            starts, firsts = self.cluster.start_offsets(wanted), self.cluster.offsets_from(wanted, 0)
+            found = {place: max(firsts[place] - start, 0) for place, start in starts.items()}
+            if rest := [place for place, count in found.items() if not count]:
+                ends, share = self.cluster.end_offsets(rest), self.most_offsets // len(rest)
+                last = self.read_on({place: max(starts[place], ends[place] - share) for place in rest}, {})
+                for one in last.totals:
+                    found[TopicPartition(one.topic, one.partition)] += one.untimed
+            self.untimed_found |= found
+        return {place: self.untimed_found[place] for place in places}
 
     def read(self, wanted: Mapping[TopicPartition, int], events: Mapping[str, str]) -> Reading:
         """Reads on from these offsets; a reading that was too late for its round is reused.

@@ -2,8 +2,8 @@
 
 A mirror gives their copies the time at which it copies them. The watch matches records by their times, so it would call
 each of these copies unexpected. A topic of which it reads such a record at the source is not judged from that round
-on. Records that were there before are not read. Where a bucket has copies that no record explains, the beginning of the
-source shows whether its log has such records.
+on. Earlier records are not read. Where a bucket has copies that no record explains, the beginning and the last records
+of the source show whether its log has such records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UntimedRecords:
         self._known: dict[tuple[str, str], tuple[str, int]] = {}
         """The id of each of these topics, and the number of such records."""
         self._timed: set[RegionPartition] = set()
-        """Partitions whose log does not begin with such records."""
+        """Partitions in whose log no such records were found."""
 
     def take(self, region: str, reading: Reading, flows: Iterable[Flow]) -> bool:
         """Counts what was read of a region; returns whether a topic has such records that had none before."""
@@ -61,6 +61,7 @@ class UntimedRecords:
         answers = self._regions.ask({name: (readers[name].untimed, places) for name, places in wanted.items()})
         found = False
         for name, of_region in answers.items():
+            readers[name].untimed_found = {}
             for place, offsets in of_region.items():
                 if offsets:
                     self._add(name, place.topic, offsets)

@@ -51,6 +51,8 @@ class Topic:
     id: str = "1"
     start: int = 0
     values: list[str] = field(default_factory=list)
+    old: int = 0
+    """Records before this offset are older than the watch."""
 
 
 class World:
@@ -100,15 +102,15 @@ class StubCluster:
     def written_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: len(self.of(place).values) for place in partitions}
 
-    def offsets_from(self, partitions: Iterable[TopicPartition], _: int) -> dict[TopicPartition, int]:
-        topics = {place: self.of(place) for place in partitions}
-        return {
-            place: next(
-                (offset for offset, value in enumerate(topic.values) if offset >= topic.start and value != UNTIMED),
-                max(topic.start, len(topic.values)),
-            )
-            for place, topic in topics.items()
-        }
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.written_offsets(partitions)
+
+    def offsets_from(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, int]:
+        def first(topic: Topic) -> int:
+            begin, end = max(topic.start, topic.old if since_ms else 0), max(topic.start, len(topic.values))
+            return next((offset for offset in range(begin, end) if topic.values[offset] != UNTIMED), end)
+
+        return {place: first(self.of(place)) for place in partitions}
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
         self.inventory()
@@ -607,21 +609,23 @@ def test_a_topic_with_records_without_a_timestamp_is_not_judged_and_said(world: 
         assert why_not_judged(again) == []
 
 
+@pytest.mark.parametrize(("before", "old", "copied", "count"), [("??a", 0, "xya", 2), ("a?b?", 4, "xy", 1)])
 def test_copies_of_earlier_records_without_a_timestamp_are_not_unexpected(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, old: int, copied: str, count: int
 ) -> None:
     verdicts = list[str]()
+    monkeypatch.setattr(StubReader, "most_offsets", 1)
     monkeypatch.setattr(loop, "verdict_row", lambda entry, *_: verdicts.append(entry.verdict))
-    world.write("europe", "??a")
+    world.topics["europe"]["LH.A"] = Topic(values=list(before), old=old)
     with watch_of(world, tmp_path) as watch:
         rounds(watch)
         assert why_not_judged(watch) == []
-        world.copy("xya")
+        world.copy(copied)
         for _ in range(4):
             watch.round()
             whys = why_not_judged(watch)
         assert [why.partition(", whose")[0] for why in whys] == [
-            "LH.A in europe has records without a timestamp (at least 2)"
+            f"LH.A in europe has records without a timestamp (at least {count})"
         ]
     assert verdicts == []
 
