@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from loosehanger.kafka.cluster import Cluster, Config, partitions_of
+from loosehanger.kafka.patches import NO_TIME
 from loosehanger.kafka.reading import some_of
 from loosehanger.kafka.transactions import Held
 from loosehanger.proof.flows import Flow
@@ -169,6 +170,11 @@ class OffsetSnapshot:
         later = {partition: (max(start, firsts[partition]), end) for partition, (start, end) in ranges.items()}
         found = read_records(spark, self.clusters[region].connection, later)
         return found.where(F.col("timestamp") >= F.lit(self.since))
+
+    def read_untimed(self, spark: SparkSession, region: str, ranges: Ranges) -> DataFrame:
+        """Reads those of these records of a region that have no timestamp, which ``since`` leaves out."""
+        found = read_records(spark, self.clusters[region].connection, ranges)
+        return found.where(F.unix_millis("timestamp") == NO_TIME)
 
 
 def is_compacted(flow: Flow, cuts: Mapping[str, Cut]) -> bool:

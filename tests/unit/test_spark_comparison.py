@@ -96,13 +96,16 @@ FROZEN_AT = CUT_AT + timedelta(minutes=10)
 Found = tuple[set[Named], Counts]
 
 
-def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = False) -> list[Found]:
+def compare(
+    spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = False, since: int | None = None
+) -> list[Found]:
     """What the comparison finds in each world: the named differences, and the counts. One Spark run for all.
 
     Args:
         spark: the session.
         worlds: of them, each is a topic.
         at_hand: whether the records have been read already, as few are.
+        since: older records are left out; None for none.
     """
     flows: list[Flow] = []
     configs: dict[str, dict[str, Config]] = {}
@@ -130,13 +133,19 @@ def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = Fal
     }
     frames = {region: frame_of(spark, found) for region, found in rows.items()}
 
-    def read(region: str, wanted: Ranges) -> DataFrame:
+    def whole(region: str, wanted: Ranges) -> DataFrame:
         bounds = spark.createDataFrame(
             [(*partition, *offsets) for partition, offsets in wanted.items()],
             "topic string, partition int, from long, to long",
         )
         known = frames[region].join(F.broadcast(bounds), ["topic", "partition"])
         return known.where("offset >= from AND offset < to").drop("from", "to")
+
+    def read(region: str, wanted: Ranges) -> DataFrame:
+        return whole(region, wanted).where("true" if since is None else f"unix_millis(timestamp) >= {since}")
+
+    def untimed(region: str, wanted: Ranges) -> DataFrame:
+        return whole(region, wanted).where("unix_millis(timestamp) = -1")
 
     found = Comparison(
         spark,
@@ -159,6 +168,7 @@ def compare(spark: SparkSession, worlds: Sequence[World], *, at_hand: bool = Fal
             fetched={region: _fetched(ranges[region], found) for region, found in rows.items()} if at_hand else {},
         ),
         read,
+        read_untimed=None if since is None else untimed,
     ).run(1000)
     return [
         (
@@ -466,6 +476,55 @@ def test_records_are_counted(found: dict[str, Found]) -> None:
     untimed = [found[case][1].untimed for case in CASES if case.startswith("without a timestamp")]
     assert untimed == [4, 2, 3, 4, 4, 3, 3, 4]
     assert not found["the copy without one"][1].untimed
+
+
+SINCE = 400_000
+LATE = Record(b"late", timestamp=SINCE + 1)
+OLD = Record(b"old", timestamp=-1)
+
+
+def _copy(at: int, record: Record = OLD) -> Record:
+    return replace(record, timestamp=at)
+
+
+SINCE_CASES: dict[str, tuple[World, set[Named], int]] = {
+    # The number is that of the records without a timestamp that have a newer copy.
+    "all copies newer": (World([*UNTIMED, LATE], [*COPIED, LATE]), set(), 4),
+    "all copies older": (World([*UNTIMED, LATE], [*(_copy(9, one) for one in UNTIMED), LATE]), set(), 0),
+    "some copies older": (
+        World([*UNTIMED, LATE], [*(_copy(9, one) for one in COPIED[:2]), *COPIED[2:], LATE]),
+        set(),
+        2,
+    ),
+    "not copied yet": (World([*UNTIMED, LATE, OLD], [*COPIED, LATE], cut=6), set(), 4),
+    "equal ones, the first copied before": (World([OLD, LATE, OLD], [_copy(9), LATE, _copy(SINCE + 2)]), set(), 1),
+    "equal ones, the last not copied yet": (
+        World([OLD, _copy(SINCE), OLD, LATE, OLD], [_copy(9), _copy(SINCE), _copy(SINCE + 2), LATE]),
+        set(),
+        1,
+    ),
+    "copied twice": (World([OLD, LATE], [_copy(SINCE), LATE, _copy(SINCE + 2)]), {("unexpected", 0, None, 2)}, 1),
+    "another value": (
+        World([OLD, LATE], [_copy(SINCE, replace(OLD, value=b"w")), LATE]),
+        {("unexpected", 0, None, 0)},
+        0,
+    ),
+    "another one lost": (World([OLD, LATE, *EVENTS], [_copy(SINCE)]), {("missing", 0, 1, None)}, 1),
+    "compacted, newer": (World([OLD, LATE], [_copy(SINCE), LATE], compacted=True), set(), 0),
+    "compacted, older": (World([OLD, LATE, LATE], [_copy(9), LATE], compacted=True), set(), 0),
+    "compacted, another value": (
+        World([OLD, LATE], [_copy(SINCE, replace(OLD, value=b"w")), LATE], compacted=True),
+        {("altered", 0, 0, 0)},
+        0,
+    ),
+}
+
+
+def test_where_older_records_are_left_out_those_without_a_timestamp_belong_to_newer_copies(spark: SparkSession) -> None:
+    found = compare(spark, [world for world, _, _ in SINCE_CASES.values()], since=SINCE)
+    named = {case: (one[0], one[1].untimed) for case, one in zip(SINCE_CASES, found, strict=True)}
+    assert named == {case: (expected, untimed) for case, (_, expected, untimed) in SINCE_CASES.items()}
+    assert [(one[1].source_records, one[1].target_records) for one in found[:3]] == [(5, 5), (1, 1), (3, 3)]
 
 
 def test_gaps_in_the_sequence_are_the_sources(found: dict[str, Found]) -> None:

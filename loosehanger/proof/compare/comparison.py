@@ -135,6 +135,7 @@ class Comparison:
         read: reads records.
         windows: the end of each partition at the source, for flows that are judged in part only.
         digests: takes the digests of the partitions, in the same reading; None if they are not wanted.
+        read_untimed: reads records without a timestamp, where ``read`` leaves out older ones; None where it reads all.
     """
 
     def __init__(
@@ -147,8 +148,10 @@ class Comparison:
         read: Read,
         windows: Mapping[FlowId, Mapping[int, int]] | None = None,
         digests: Digests | None = None,
+        read_untimed: Read | None = None,
     ) -> None:
         self._digests = digests
+        self._read_untimed = read_untimed
         self._spark = spark
         self._frozen = frozen
         self._read_region = read
@@ -206,8 +209,8 @@ class Comparison:
             frame.unpersist()
         return {flow.id: count for flow, count in zip(self._numbered, self._counts, strict=True)}
 
-    def _read(self, ranges: Mapping[str, Ranges]) -> DataFrame:
-        frames = read_regions(self._read_region, ranges, "region")
+    def _read(self, ranges: Mapping[str, Ranges], read: Read | None = None) -> DataFrame:
+        frames = read_regions(read or self._read_region, ranges, "region")
         nothing = no_records(self._spark).withColumn("region", F.lit(""))
         return reduce(DataFrame.unionByName, frames or [nothing])
 
@@ -236,9 +239,9 @@ class Comparison:
         of_flows = outline.join(self._flows.drop("target", "target_topic"), ["source", "topic"])
         return of_flows.withColumn("in_cut", F.get("below", "slot")).drop("source", "topic", "slot", "below")
 
-    def _of_source(self, ranges: Mapping[str, Ranges]) -> DataFrame:
+    def _of_source(self, ranges: Mapping[str, Ranges], read: Read | None = None) -> DataFrame:
         """The records at the sources, for each flow that they belong to."""
-        here = records.contents(self._read(ranges)).withColumnRenamed("region", "source")
+        here = records.contents(self._read(ranges, read)).withColumnRenamed("region", "source")
         of_flows = here.join(self._flows.drop("target", "target_topic"), ["source", "topic"])
         return of_flows.drop("source", "topic", "slot")
 
@@ -340,13 +343,23 @@ class Comparison:
                 _widen(source.setdefault(flow.source, {}), here, row.here_first, row.here_last)
                 _widen(target.setdefault(flow.target, {}), there, row.there_first, row.there_last)
         opened = compared.where("differs").select(*fingerprints.BUCKET)
-        at_target = self._of_target(records.contents(self._read(target)))
-        pairs = differences.match_copies(
-            self._of_source(source).join(opened, [*fingerprints.BUCKET], "left_semi"),
-            at_target.join(opened, [*fingerprints.BUCKET], "left_semi"),
-            self._until_frame,
-        )
+        here = self._of_source(source).join(opened, [*fingerprints.BUCKET], "left_semi")
+        there = self._of_target(records.contents(self._read(target))).join(opened, [*fingerprints.BUCKET], "left_semi")
+        pairs = differences.match_copies(here, there, self._until_frame)
+        # Where older records are left out, the whole log is read only for copies that no other record explains.
+        if self._read_untimed and (sources := self._sources_of(pairs.where("source_record IS NULL"))):
+            here = here.unionByName(self._of_source(sources, self._read_untimed))
+            return differences.mark_untimed(differences.match_copies(here, there, self._until_frame))
         return differences.mark_reordered(differences.pair_untimed(pairs))
+
+    def _sources_of(self, places: DataFrame) -> dict[str, Spans]:
+        """The whole logs at the sources of these flows' partitions."""
+        found: dict[str, Spans] = {}
+        for row in places.select(*FLOW_PARTITION).distinct().collect():
+            flow = self._numbered[row.flow]
+            place, frozen = TopicPartition(flow.topic, row.partition), self._frozen.sources[flow.source]
+            found.setdefault(flow.source, {})[place] = _range(frozen, place)
+        return found
 
     def _open_compacted(self, partitions: Iterable[_Partition]) -> DataFrame | None:
         """Compares the latest values of compacted topics, whole partitions at a time."""
@@ -366,12 +379,15 @@ class Comparison:
             target.setdefault(flow.target, {})[there] = _range(self._frozen.targets[flow.target], there)
         # Some flows of a source may differ and others not; the target side of those that do not is not read.
         opened = F.broadcast(small_frame(self._spark, [known.place for known in differing], _PARTITIONS))
-        at_target = self._of_target(records.contents(self._read(target)))
-        return differences.compare_latest(
-            self._of_source(source).join(opened, [*FLOW_PARTITION], "left_semi"),
-            at_target.join(opened, [*FLOW_PARTITION], "left_semi"),
+        here, there = self._of_source(source), self._of_target(records.contents(self._read(target)))
+        if self._read_untimed:
+            here = here.unionByName(self._of_source(source, self._read_untimed))
+        latest = differences.compare_latest(
+            here.join(opened, [*FLOW_PARTITION], "left_semi"),
+            there.join(opened, [*FLOW_PARTITION], "left_semi"),
             self._until_frame,
         )
+        return differences.without_untimed(latest) if self._read_untimed else latest
 
     def _sides(self, known: _Partition) -> tuple[TopicPartition, TopicPartition]:
         """The partition at the source and at the target."""
@@ -450,19 +466,12 @@ class Comparison:
             known.number("source_only") > 0
             and deleted > 0
             and retention_bytes >= 0
-            and self._size(flow.target, there) >= retention_bytes
+            and _size(self._read_region(flow.target, {there: self._frozen.targets[flow.target][there]}))
+            >= retention_bytes
         )
         firsts = known.first("first_source"), known.first("first_target")
         size_retained = long_enough or not is_known
         return (*known.place, source_start, deleted, *firsts, expire_before, size_retained)
-
-    def _size(self, region: str, partition: TopicPartition) -> int:
-        """The approximate bytes of a target partition's log: an upper estimate."""
-        log = self._read_region(region, {partition: self._frozen.targets[region][partition]})
-        payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
-        headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
-        (row,) = log.agg(F.sum(payload + headers + _RECORD_OVERHEAD).alias("size")).collect()
-        return int(row["size"] or 0)
 
 
 def compare(
@@ -483,8 +492,18 @@ def compare(
     fit(spark, frozen.records)
     if digests:
         digests.fit(frozen.records)
-    comparison = Comparison(spark, flows, cuts, progress, frozen, partial(frozen.read, spark), windows, digests)
+    read_untimed = partial(frozen.read_untimed, spark) if frozen.since else None
+    read = partial(frozen.read, spark)
+    comparison = Comparison(spark, flows, cuts, progress, frozen, read, windows, digests, read_untimed)
     return comparison.run(example_count)
+
+
+def _size(log: DataFrame) -> int:
+    """The approximate bytes of a partition's log: an upper estimate."""
+    payload = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+    headers = F.coalesce(F.octet_length(F.to_json("headers")), F.lit(0))
+    (row,) = log.agg(F.sum(payload + headers + _RECORD_OVERHEAD).alias("size")).collect()
+    return int(row["size"] or 0)
 
 
 def _slots(flows: Iterable[Flow]) -> list[int]:

@@ -98,6 +98,24 @@ def mark_reordered(pairs: DataFrame) -> DataFrame:
     return pairs.withColumn("reordered", F.coalesce(F.col("in_cut") & (target_offset < furthest), F.lit(False)))
 
 
+def mark_untimed(pairs: DataFrame) -> DataFrame:
+    """Does what ``pair_untimed`` and ``mark_reordered`` do, where older copies were left out.
+
+    Copies of records without a timestamp can be among these. So such a record without a copy is no difference. Which of
+    several equal ones a copy belongs to is not known, and so is their order.
+
+    Args:
+        pairs: as from ``match_copies``, with all records of the source that have no timestamp.
+
+    Returns:
+        As from ``mark_reordered``.
+    """
+    older = F.coalesce((F.col("source_record.timestamp") == NO_TIME) & ~_present("target_record"), F.lit(False))
+    paired = pair_untimed(pairs).where(~older)
+    timed = mark_reordered(paired.where("NOT untimed"))
+    return timed.unionByName(paired.where("untimed").withColumn("reordered", F.lit(False)))
+
+
 def summarise(marked: DataFrame) -> DataFrame:
     """Counts the pairs of each flow's partition.
 
@@ -301,6 +319,15 @@ def compare_latest(source: DataFrame, target: DataFrame, cuts: DataFrame) -> Dat
             F.coalesce("there.record", gone).alias("target_record"),
         )
     )
+
+
+def without_untimed(latest: DataFrame) -> DataFrame:
+    """Leaves out missing records without a timestamp, whose copies may be older than those that were compared.
+
+    Args:
+        latest: as from ``compare_latest``.
+    """
+    return latest.where(f"NOT (kind = 'missing' AND source_record.timestamp = {NO_TIME})")
 
 
 def examples(differences: DataFrame, count: int) -> DataFrame:
