@@ -11,6 +11,7 @@ from typing import Any
 from loosehanger.kafka.connect import ConnectorPart
 from loosehanger.kafka.connector_states import ConnectorStates, judge
 from loosehanger.kafka.failure_causes import explain
+from loosehanger.kafka.refused_topics import RefusedTopic, refused_topic_causes, refused_topics
 from loosehanger.problems import Problem, Rank
 
 _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[.,](\d{3})")
@@ -95,6 +96,10 @@ class WorkerLogs:
                     found[(entry["work"] or "reading its source").strip()] = refused[-1]
         return found
 
+    def refused_topics(self, after: float) -> list[RefusedTopic]:
+        """Returns the topics that the target refuses to create or to change; ``after`` is as for ``refused_work``."""
+        return refused_topics(self._logs, _time_of, after)
+
     def unanswered_at(self) -> float | None:
         """Returns when a worker last went without an answer to its heartbeats; None if no log shows it."""
         return self._last("session timed out without receiving a heartbeat response")
@@ -127,7 +132,7 @@ def changed_settings(
 
 
 def silent_causes(
-    logs: WorkerLogs, *, where: str, target: str, now: float, exactly_once: bool = False
+    logs: WorkerLogs, *, where: str, target: str, now: float, exactly_once: bool = False, looks_s: float = 0.0
 ) -> Iterator[Problem]:
     """The problems of a mirror whose connectors and tasks are running, by its workers' logs.
 
@@ -137,6 +142,7 @@ def silent_causes(
         target: the region that it writes to.
         now: in seconds since the epoch.
         exactly_once: whether positions are part of the copies' transactions.
+        looks_s: seconds from one look for topics and settings to the next: a refusal counts until then.
     """
     yield from rebalance_causes(logs, where=where, now=now)
     failed = None if exactly_once else logs.flush_failed_at()
@@ -151,6 +157,7 @@ def silent_causes(
         rank = Rank.RIGHTS if "AuthorizationException" in exception else Rank.CONNECTOR
         remedy = found.remedy if found else ""
         yield Problem(rank, f"{found.cause if found else exception}; it fails while {work}", where, next=remedy)
+    yield from refused_topic_causes(logs.refused_topics(now - REFUSED_S - looks_s), where=where, target=target)
     unanswered = logs.unanswered_at()
     if unanswered is not None and now - unanswered < REFUSED_S:
         # A refused heartbeat counts as one without an answer: the worker copies on until it must join again.

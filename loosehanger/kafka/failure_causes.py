@@ -15,6 +15,7 @@ _REASON = re.compile(
 """An exception as the first line of a trace shows it, with the topic that ``failed_topics`` adds."""
 _SIZE = re.compile(r"The message is (\d+) bytes")
 _LIMIT = re.compile(r"larger than (\d+)")
+_TIME = re.compile(r"Timestamp (-?\d+) of message .* within \[(-?\d+),")
 _TOPICS = re.compile(r"access topics: \[([^\]]*)\]")
 _NAMED = re.compile(r"access (?:group|transactionalId): (\S+)")
 _ENDED = re.compile(r"NotAfter: (.+)")
@@ -50,12 +51,7 @@ def explain(reason: str, target: str) -> FailureCause | None:
     if name in _RIGHTS:
         return FailureCause(f"a user of the mirror lacks a right on {_lacking(name, message, topic)}", "", rights=True)
     if name == "InvalidTimestampException":
-        setting = _SET.format(target=target, topic=about, setting="message.timestamp.before.max.ms=9223372036854775807")
-        return FailureCause(
-            f"{target} refuses the timestamps of {_records_of(topic)}: they are older or newer than "
-            "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
-            setting,
-        )
+        return _out_of_range(message, topic, target)
     if refused := refused_sign_in(reason):
         return FailureCause(refused, "")
     if name == "IOException" and "No space left on device" in message:
@@ -111,6 +107,19 @@ def _too_large(message: str, topic: str, target: str) -> FailureCause:
     return FailureCause(
         f"{record} is larger than {target} accepts (max.message.bytes of the topic)",
         _SET.format(target=target, topic=topic or "TOPIC", setting="max.message.bytes=BYTES"),
+    )
+
+
+def _out_of_range(message: str, topic: str, target: str) -> FailureCause:
+    before, after = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+    limit, excess = before, f"older or newer than {before} and {after} allow"
+    if found := _TIME.search(message):
+        is_old = int(found[1]) < int(found[2])
+        limit = before if is_old else after
+        excess = f"{'older' if is_old else 'newer'} than {limit} allows"
+    return FailureCause(
+        f"{target} refuses the timestamps of {_records_of(topic)}: they are {excess}",
+        _SET.format(target=target, topic=topic or "TOPIC", setting=f"{limit}=9223372036854775807"),
     )
 
 

@@ -224,6 +224,14 @@ def found_s(config: Mapping[str, str]) -> float:
     return float(seconds) if seconds.isdecimal() else _REFRESH_S
 
 
+def looked_s(config: Mapping[str, str]) -> float:
+    """The seconds from one look of a source connector for topics or settings to the next; 0 for other connectors."""
+    if not config.get("connector.class", "").endswith("MirrorSourceConnector"):
+        return 0.0
+    seconds = config.get("sync.topic.configs.interval.seconds", "")
+    return max(found_s(config), float(seconds) if seconds.isdecimal() else _REFRESH_S)
+
+
 def cut_off(home: Path | None, runs_in: str, source: str, target: str) -> bool:
     """Whether a link between a mirror and one of its ends is cut or silent, or its relay does not answer.
 

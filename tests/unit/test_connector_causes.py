@@ -153,10 +153,10 @@ Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Topic aut
 """
 
 
-def silent(log: str, now: str, *, exactly_once: bool = False) -> list[Problem]:
-    """The causes in a log at a time."""
-    logs = WorkerLogs(lambda: [log])
-    return list(silent_causes(logs, where=WHERE, target="west", now=at(now), exactly_once=exactly_once))
+def silent(log: str, now: str, *more: str, exactly_once: bool = False, looks_s: float = 0.0) -> list[Problem]:
+    """The causes in a log at a time, and in those of further workers."""
+    logs, options = WorkerLogs(lambda: [log, *more]), {"exactly_once": exactly_once, "looks_s": looks_s}
+    return list(silent_causes(logs, where=WHERE, target="west", now=at(now), **options))  # type: ignore[arg-type]
 
 
 def test_work_that_a_missing_right_prevents_is_named_as_long_as_it_is_refused() -> None:
@@ -250,3 +250,68 @@ def test_a_flush_of_offsets_that_failed_doubles_nothing_with_exactly_once() -> N
     log = f"2026-11-27 07:20:00,100 ERROR {text} (ExactlyOnceWorkerSourceTask)\n"
     assert silent(log, "2026-11-27 07:20:20", exactly_once=True) == []
     assert silent(log, "2026-11-27 07:20:20") != []
+
+
+UNKNOWN = """\
+2026-11-27 07:20:00,100 WARN  [{source}|worker] Could not {work} LH.OLD.ORDERS. (MirrorSourceConnector)
+java.util.concurrent.CompletionException: org.apache.kafka.common.errors.{exception}
+\tat java.base/java.util.concurrent.CompletableFuture.encodeThrowable(Unknown Source)
+Caused by: org.apache.kafka.common.errors.{exception}
+2026-11-27 07:20:01,000 INFO  next
+"""
+FORMAT = "InvalidConfigurationException: Unknown topic config name: message.format.version"
+
+
+def refused(exception: str = FORMAT, work: str = "create topic") -> str:
+    """The log of a worker whose target refused a topic at 07:20:00.1."""
+    return UNKNOWN.format(source=SOURCE, work=work, exception=exception)
+
+
+def test_a_setting_that_the_target_does_not_know_is_named_with_its_topic_until_the_next_look() -> None:
+    remedy = (
+        "remove message.format.version from the topic at the source, or add it to config.properties.exclude of the "
+        "mirror's source connector, beside the names that are excluded by default"
+    )
+    begun, place = at("2026-11-27 07:20:00.100"), f"{WHERE}, topic LH.OLD.ORDERS"
+    cause = (
+        "west refuses to create topic LH.OLD.ORDERS: its source has the setting message.format.version, which west "
+        "does not know; what the mirror reads after its first record waits for it"
+    )
+    assert silent(refused(), "2026-11-27 07:20:20") == [Problem(Rank.TOPIC, cause, place, begun, remedy)]
+    (found,) = silent(refused(work="alter configuration of topic"), "2026-11-27 07:20:20")
+    assert found == Problem(
+        Rank.TOPIC,
+        "west refuses to change the settings of topic LH.OLD.ORDERS: its source has the setting "
+        "message.format.version, which west does not know",
+        place,
+        begun,
+        remedy,
+    )
+    assert silent(refused(), "2026-11-27 07:25:00") == []
+    assert len(silent(refused(), "2026-11-27 07:25:00", looks_s=600)) == 1
+
+
+def test_a_topic_that_was_created_since_or_was_changed_is_no_problem() -> None:
+    created = "2026-11-27 07:20:05,000 INFO  Created remote topic LH.OLD.ORDERS with 3 partitions. (Mirror)\n"
+    assert silent(refused() + created, "2026-11-27 07:20:20") == []
+    assert silent(refused(), "2026-11-27 07:20:20", created) == []
+    assert len(silent(created.replace("07:20:05", "07:19:00") + refused(), "2026-11-27 07:20:20")) == 1
+    # The same text where nothing went wrong (KAFKA-20017).
+    plain = "".join(refused(work="alter configuration of topic").splitlines(keepends=True)[::4])
+    assert "Could not alter" in plain
+    assert silent(plain, "2026-11-27 07:20:20") == []
+    for other in ("TopicExistsException: Topic 'LH.OLD.ORDERS' already exists.", "TimeoutException: Timed out"):
+        assert silent(refused(other), "2026-11-27 07:20:20") == []
+
+
+def test_any_other_refusal_of_a_topic_keeps_its_own_words_and_a_missing_right_is_one() -> None:
+    (found,) = silent(
+        refused("InvalidTopicException: Topic 'LH.OLD.ORDERS' collides with existing topics: LH.OLD_ORDERS"),
+        "2026-11-27 07:20:20",
+    )
+    assert found.cause.startswith(
+        "west refuses to create topic LH.OLD.ORDERS: Topic 'LH.OLD.ORDERS' collides with existing topics: "
+        "LH.OLD_ORDERS; what"
+    )
+    (found,) = silent(refused("TopicAuthorizationException: Authorization failed."), "2026-11-27 07:20:20")
+    assert (found.rank, found.where) == (Rank.RIGHTS, WHERE)

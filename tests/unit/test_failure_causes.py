@@ -61,9 +61,24 @@ ERRORS = "org.apache.kafka.common.errors."
         (
             f"{ERRORS}InvalidTimestampException: Timestamp 1262304000000 of message with offset 0 is out of range. "
             "The timestamp should be within [1795000000000, 1795600000000] (topic LH.OLD)",
-            "west refuses the timestamps of records of topic LH.OLD: they are older or newer than "
-            "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow",
+            "west refuses the timestamps of records of topic LH.OLD: they are older than "
+            "message.timestamp.before.max.ms allows",
             "./lab topic set west LH.OLD message.timestamp.before.max.ms=9223372036854775807",
+            False,
+        ),
+        (
+            f"{ERRORS}InvalidTimestampException: Timestamp 1795900000000 of message with offset 0 is out of range. "
+            "The timestamp should be within [-9223370241854775807, 1795600000000] (topic LH.AHEAD)",
+            "west refuses the timestamps of records of topic LH.AHEAD: they are newer than "
+            "message.timestamp.after.max.ms allows",
+            "./lab topic set west LH.AHEAD message.timestamp.after.max.ms=9223372036854775807",
+            False,
+        ),
+        (
+            f"{ERRORS}InvalidTimestampException: Timestamp of a message is out of acceptable range.",
+            "west refuses the timestamps of records: they are older or newer than message.timestamp.before.max.ms and "
+            "message.timestamp.after.max.ms allow",
+            "./lab topic set west TOPIC message.timestamp.before.max.ms=9223372036854775807",
             False,
         ),
         (

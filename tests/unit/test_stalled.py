@@ -10,7 +10,7 @@ import pytest
 
 from loosehanger.kafka import stalled
 from loosehanger.kafka.retention_risk import PartitionRisk
-from loosehanger.kafka.stalled import Stands, bound_s, cause, cut_off, drops, found_s, runs
+from loosehanger.kafka.stalled import Stands, bound_s, cause, cut_off, drops, found_s, looked_s, runs
 from loosehanger.stack_traces import last_error
 
 MIRROR = "north-america/c"
@@ -187,3 +187,13 @@ def test_the_last_error_of_a_log_is_one_line_of_bounded_length() -> None:
     assert last_error("") == last_error("INFO all is well\n") == ""
     assert last_error("2026-11-26 13:00:00,001 ERROR it broke\n\tat x\nCaused by: a.B: no\n") == "it broke: a.B: no"
     assert len(last_error("2026-11-26 13:00:00,001 ERROR " + "x" * 10_000)) < 500
+
+
+def test_a_source_connector_looks_for_topics_and_for_settings() -> None:
+    source = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+    assert looked_s(source) == 600
+    short = source | {"refresh.topics.interval.seconds": "5"}
+    assert looked_s(short) == 600
+    assert looked_s(short | {"sync.topic.configs.interval.seconds": "7"}) == 7
+    assert looked_s(source | {"refresh.topics.enabled": "false"}) == math.inf
+    assert looked_s({"connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"}) == 0

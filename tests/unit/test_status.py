@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,38 @@ def test_what_is_down_or_frozen_is_not_asked(monkeypatch: pytest.MonkeyPatch, tm
     running["mm2-1"] = "STARTING"
     assert look() == ("Down", [])
     assert len(asked) == 2, "one that starts may answer"
+
+
+def test_a_topic_that_was_refused_is_named_until_the_next_look_for_topics(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    region = LocalRegion(tmp_path, ROOT, "west", 20000)
+    region.store(mirror().model_dump(by_alias=True, exclude_none=True, exclude_defaults=False))
+    ran = present("RUNNING", "RUNNING", "RUNNING")
+    connector = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+    found = {name: {"status": of, "info": {"config": connector}} for name, of in ran.items()}
+    monkeypatch.setattr(LocalMirrorMaker, "access", property(lambda _: {"url": "https://127.0.0.1:1"}))
+    monkeypatch.setattr(LocalMirrorMaker, "connectors", lambda _: {})
+    monkeypatch.setattr(LocalMirrorMaker, "failures", lambda _: {})
+    monkeypatch.setattr(ConnectClient, "connectors", lambda _: found)
+    workers = [ProcessState("mm2-0", "mm2-0", "RUNNING", 0, 9, tmp_path / "mm2-0")]
+    monkeypatch.setattr(local_status, "states", lambda _: workers)
+    refused = time.strftime("%Y-%m-%d %H:%M:%S,000", time.localtime(time.time() - 60))
+    region.logs.mkdir(parents=True, exist_ok=True)
+    (region.logs / "mm2-0.log").write_text(
+        f"{refused} WARN  Could not create topic LH.OLD. (MirrorSourceConnector)\n"
+        "org.apache.kafka.common.errors.InvalidConfigurationException: Unknown topic config name: a.b\n",
+        encoding="utf-8",
+    )
+
+    def named() -> list[str]:
+        (health,) = local_status.status(region)
+        return [one["where"] for one in health["problems"]]
+
+    # MM2 looks every ten minutes, unless its connector has another setting.
+    assert named() == ["west, KafkaMirrorMaker2/mm2, topic LH.OLD"]
+    connector |= {"refresh.topics.interval.seconds": "5", "sync.topic.configs.interval.seconds": "5"}
+    assert named() == []
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from loosehanger.kafka.connector_causes import (
 from loosehanger.kafka.connector_states import connector_problems, held, judge
 from loosehanger.kafka.groups import Group, look
 from loosehanger.kafka.links import OPEN, SETTINGS, ask, closed_links, link_state, relay_folders
-from loosehanger.kafka.stalled import worker_logs
+from loosehanger.kafka.stalled import looked_s, worker_logs
 from loosehanger.lab.link_settings import OneWay, rate_text, size_text, time_text
 from loosehanger.lab.manifests.resources import Deployment, KafkaMirrorMaker2
 from loosehanger.lab.manifests.views import MIRROR
@@ -214,8 +214,12 @@ def _mirror(mirror: LocalMirrorMaker, processes: list[ProcessState]) -> Health:
         return Health(MIRROR, mirror.name, False, "Down", "; ".join([*down, str(error)]), causes or (unread,))
     states_, failures = mirror.states(), mirror.failures()
     health = mirror_health(mirror.resource, states_, present, failures, down)
-    changed = tuple(_changed_by_hand(mirror, {name: entry["info"]["config"] for name, entry in found.items()}, where))
-    silent = silent_causes(logs, where=where, target=region, now=time.time(), exactly_once=spec.exactly_once)
+    configs = {name: entry["info"]["config"] for name, entry in found.items()}
+    changed = tuple(_changed_by_hand(mirror, configs, where))
+    looks_s = max((looked_s(config) for config in configs.values()), default=0.0)
+    silent = silent_causes(
+        logs, where=where, target=region, now=time.time(), exactly_once=spec.exactly_once, looks_s=looks_s
+    )
     of_logs = tuple(silent)
     if health.healthy:
         return replace(health, problems=(*changed, *of_logs))
