@@ -349,7 +349,7 @@ def _export_install(parser: Parser) -> None:
 
 def _learn(parser: Parser) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    parser.set_defaults(command="list", json=False)
+    parser.set_defaults(command="list", json=False, no_setup=False)
     parser.add_argument(
         "--report-to", metavar="URL", help="share your progress with a room: https://HOST:PORT/CODE, or off to stop"
     )
@@ -373,6 +373,10 @@ def _learn(parser: Parser) -> None:
         if name not in ("list", "next"):
             command.add_argument(
                 "exercise", nargs="?", metavar="EXERCISE", help="LAB/NUMBER, or NUMBER; the current one if left out"
+            )
+        if name == "start":
+            command.add_argument(
+                "--no-setup", action="store_true", help="fail where the lab is not at the exercise's beginning already"
             )
         command.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
 

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -86,7 +86,10 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "list":
         return _list(read_learner(lab_home()), as_json=options.json)
     place = _next_place() if options.command == "next" else _place(options.exercise)
-    commands = {"start": _start, "next": _start, "check": _check, "hint": _hint, "solve": _solve, "reset": _reset}
+    start = partial(_start, may_set_up=not options.no_setup)
+    commands: dict[str, Callable[..., int]] = {
+        "start": start, "next": start, "check": _check, "hint": _hint, "solve": _solve, "reset": _reset
+    }  # fmt: skip
     code = commands[options.command](place, as_json=options.json)
     _report(place.learner)
     return code
@@ -193,10 +196,15 @@ def _next_place() -> ChosenExercise:
     return ChosenExercise(following[0], place.learner)
 
 
-def _start(place: ChosenExercise, *, as_json: bool) -> int:
+def _start(place: ChosenExercise, *, as_json: bool, may_set_up: bool) -> int:
     exercise = place.exercise
     documents = _look(exercise) if _is_set_up(exercise) else {}
     if not (documents and begun(exercise, documents)):
+        if not may_set_up:
+            raise WrongUseError(
+                f"the lab is not at the beginning of {exercise.id}; in a terminal, ./lab learn start {exercise.id} "
+                "brings it there"
+            )
         documents = _run_setup(exercise)
     return _begun(place, documents, as_json=as_json)
 

@@ -142,6 +142,12 @@ class Learning:
 
     def needs_terminal(self, number: int, action: str) -> bool:
         """Whether this console may not survive an action."""
+        # Where the lab may be at the beginning already, a start only records that, or fails.
+        only_records = action == "start" and bool(self.exercise(number).content.begins_when)
+        return not only_records and self._ends_consoles(number, action)
+
+    def _ends_consoles(self, number: int, action: str) -> bool:
+        """Whether an action's playbook may end or restart this console."""
         if (name := PLAYBOOK.get(action)) is None:
             return False
         path = self.exercise(number).folder / name
@@ -165,7 +171,8 @@ class Learning:
                 f"this console may not survive it; run it in a terminal: ./lab learn {action} {exercise.id}"
             )
         outcome = LearnOutcome(action, exercise.id, time.time())
-        self._begin(number, outcome, self._learn(outcome), user)
+        options = ("--no-setup",) if action == "start" and self._ends_consoles(number, action) else ()
+        self._begin(number, outcome, self._learn(outcome, options), user)
 
     def run(self, user: str, number: int, digest: str) -> None:
         """Starts a command of a section's text.
@@ -233,9 +240,9 @@ class Learning:
         finally:
             outcome.seconds = time.time() - outcome.began
 
-    async def _learn(self, outcome: LearnOutcome) -> str:
+    async def _learn(self, outcome: LearnOutcome, options: tuple[str, ...]) -> str:
         assert self._jobs.home
-        words = ("learn", outcome.action, outcome.subject, "--json")
+        words = ("learn", outcome.action, outcome.subject, *options, "--json")
         code, output = await self._kit(words, outcome)
         try:
             document = json.loads(output)

@@ -276,6 +276,23 @@ def test_what_a_console_may_not_survive_is_left_to_a_terminal(room: Running, kit
     assert kit.asked == []
 
 
+def test_an_exercise_begins_here_where_that_needs_no_set_up(room: Running, kit: MadeUpKit) -> None:
+    browser = room.browser()
+    html = browser.get("/scenario?exercise=5").text
+    assert "/learn/start?exercise=5" in html
+    assert "In a terminal" not in html
+    kit.document, kit.code = {"id": f"{LAB}/5", "state": "begun"}, 0
+    act(browser, "start", 5)
+    assert "The lab is at the beginning" in shown(browser, 5, "The lab is at the beginning")
+    assert kit.asked == [("learn", "start", f"{LAB}/5", "--no-setup", "--json")]
+    kit.said, kit.document, kit.code = (f"error: the lab is not at the beginning of {LAB}/5; in a terminal",), None, 2
+    act(browser, "start", 5)
+    shown(browser, 5, "is not at the beginning")
+    html = browser.get("/scenario?exercise=1").text
+    assert "/learn/start?exercise=1" not in html
+    assert f"<code>./lab learn start {LAB}/1</code>" in html
+
+
 def test_changes_are_bounded_in_rate(room: Running, kit: MadeUpKit) -> None:
     browser = room.browser()
     operations = room.app.state.context.operations

@@ -103,6 +103,18 @@ def test_an_exercise_begins_where_its_playbook_brings_the_lab(lab: Lab) -> None:
     assert lab.ran == ["2/setup.yaml"]
 
 
+def test_a_start_without_a_set_up_only_records_the_beginning(lab: Lab) -> None:
+    assert run("start", f"{LAB}/2", "--no-setup") == 0
+    started = lab.kept["steps"][f"{LAB}/2"]
+    assert started["started"] > 0
+    assert started["before"]["status"]["healthy"] is True
+    lab.healthy = False
+    with pytest.raises(WrongUseError, match="not at the beginning of 03-broadcast/2; in a terminal"):
+        run("start", f"{LAB}/2", "--no-setup")
+    assert lab.ran == []
+    assert lab.kept["steps"][f"{LAB}/2"] == started
+
+
 def test_hints_go_on_and_the_last_one_stays(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     run("start", f"{LAB}/2")
     capsys.readouterr()

@@ -1,0 +1,221 @@
+"""A learner does every exercise of the broadcast in the control room's page of the lab: a real browser, a real lab.
+
+What the text says is run there with *Run*. Set-up, clean-up and the editing of manifests are done in a terminal, as the
+page says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from loosehanger.learn.exercise import LabExercise, read_exercises
+from loosehanger.learn.lab_text import BlockCommand, Section, read_commands, read_sections
+from scripts.sandbox import Kit, copy_kit
+from tests.browser.conftest import browser  # noqa: F401 - the machine's browser
+from tests.browser.people import Person, person
+from tests.e2e.console_block import asks_for_exit_code, first_difference
+from tests.e2e.documents import edit
+from tests.e2e.terminal import Terminal
+from tests.learners import looks
+
+pytestmark = [pytest.mark.lab, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+LAB = "03-broadcast"
+OPERATOR = "console_operator=true"
+COMMAND_SECONDS = 600.0
+DESK, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=390, height=844)
+EXERCISES = read_exercises(LAB)
+SECTIONS = {section.number: section for section in read_sections(LAB) if section.number}
+_BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_MARKS = re.compile(r"[`*]|<[^>]*>")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+    """A lab whose control room may change it."""
+    found = copy_kit(tmp_path_factory.mktemp("page"), port_base=24000)
+    done = found.setup("-e", OPERATOR)
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield found
+    done = found.run("cleanup")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def terminal(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """The learner's terminal, for what the page leaves to it."""
+    found = Terminal(kit.root, kit.variables(), tmp_path_factory.mktemp("outputs"))
+    yield found
+    found.end()
+
+
+class LabPage:
+    """The page of the lab, before a learner who signs in again after a clean-up."""
+
+    def __init__(self, kit: Kit, browser: Browser) -> None:  # noqa: F811 - the fixture
+        self._kit, self._browser = kit, browser
+        self._reader: Person | None = None
+        self.number = 0
+
+    def reader(self) -> Person:
+        """The learner, signed in."""
+        if self._reader is None:
+            entries = json.loads(self._kit.run("status", "--credentials", "--json").stdout)
+            (found,) = [entry for entry in entries if entry["console"] == "control-room"]
+            self._reader = person(self._browser, found["url"], found["username"], found["password"], viewport=DESK)
+        return self._reader
+
+    def open(self, number: int) -> Page:
+        """Opens an exercise."""
+        self.number = number
+        self.reader().open(f"/scenario?exercise={number}")
+        return self.reader().page
+
+    def leave(self) -> None:
+        """Closes the browser's page, of which the browser has not complained."""
+        if self._reader:
+            assert self._reader.said == []
+            self._reader.page.context.close()
+            self._reader = None
+
+    def press(self, name: str) -> str:
+        """Presses a button of the exercise, and waits until that is done; returns the outcome."""
+        return self._press(f'#progress button:text-is("{name}")')
+
+    def check(self) -> bool:
+        """Presses *Check*; returns whether the exercise is done."""
+        outcome = self.press("Check")
+        assert outcome.startswith(("Done", "Not yet")), outcome
+        return outcome.startswith("Done")
+
+    def run(self, command: BlockCommand) -> tuple[int, str]:
+        """Presses *Run* beside a command; returns its exit code and its output."""
+        outcome = self._press(f'.command button[formaction$="command={command.digest}"]')
+        found = re.match(r"Exit code (\d+)", outcome)
+        assert found, f"{command.text}: {outcome}"
+        output = self.reader().page.locator(".output")
+        return int(found[1]), output.inner_text() if output.count() else ""
+
+    def _press(self, selector: str) -> str:
+        page = self.open(self.number)
+        # The answer to the form is a redirect, which the page's script follows.
+        with page.expect_response(lambda one: one.request.resource_type == "fetch" and "/scenario?" in one.url):
+            page.locator(selector).first.click()
+        page = self.open(self.number)  # with this outcome, and not that of the command before
+        stop = page.get_by_role("button", name="Stop", exact=True)
+        expect(stop).to_have_count(0, timeout=COMMAND_SECONDS * 1000)
+        return page.locator(".outcome").inner_text().strip()
+
+
+@pytest.fixture(scope="module")
+def learner(kit: Kit, browser: Browser) -> Iterator[LabPage]:  # noqa: F811 - the fixture
+    """The learner's browser."""
+    found = LabPage(kit, browser)
+    yield found
+    found.leave()
+
+
+def reads(learner: LabPage, section: Section) -> None:
+    """The page has the section's prose, its commands and its edits."""
+    article = learner.reader().page.get_by_role("article")
+    expect(article.get_by_role("heading", level=2)).to_have_text(section.title)
+    shown = " ".join((article.text_content() or "").split())
+    for paragraph in _FENCED.sub("", section.markdown).split("\n\n"):
+        assert " ".join(_LINK.sub(r"\1", _MARKS.sub("", paragraph)).split()) in shown
+    for command in section.commands:
+        assert all(" ".join(line.split()) in shown for line in command.text.splitlines())
+    for kind, block in _BLOCK.findall(section.markdown):
+        assert kind == "console" or " ".join(block.split()) in shown
+
+
+def follows(learner: LabPage, exercise: LabExercise, kit: Kit, terminal: Terminal) -> bool:
+    """Does what a section's text says: in the browser what runs there, and the rest in a terminal.
+
+    It checks after each block where a state on the way counts, and else at the end.
+
+    Returns:
+        Whether the last check has found it done.
+    """
+    on_the_way = any(condition.once for condition in exercise.content.conditions)
+    done = False
+    for kind, block in _BLOCK.findall(SECTIONS[exercise.number].markdown):
+        if kind == "diff":
+            assert edit(kit.root, block) is None
+        else:
+            runs(learner, read_commands(block, 1), kit, terminal)
+        if on_the_way:
+            done = learner.check()
+    return done if on_the_way else learner.check()
+
+
+def runs(learner: LabPage, commands: Sequence[BlockCommand], kit: Kit, terminal: Terminal) -> None:
+    """Runs the commands of a block, and compares exit codes and outputs with the text."""
+    in_terminal = False
+    for command, following in zip(commands, [*commands[1:], None], strict=True):
+        asks = asks_for_exit_code(command)
+        in_terminal = command.for_terminals or (in_terminal and asks)
+        code, said = in_a_terminal(learner, command.text, kit, terminal) if in_terminal else learner.run(command)
+        assert code == 0 or (following and asks_for_exit_code(following)), f"{command.text}: exit code {code}\n{said}"
+        assert not command.output or first_difference(command.output, said) is None, f"{command.text}\n{said}"
+
+
+def in_a_terminal(learner: LabPage, command: str, kit: Kit, terminal: Terminal) -> tuple[int, str]:
+    """Runs what the page leaves to a terminal; returns its exit code and its output."""
+    if command.startswith("./lab cleanup"):
+        learner.leave()
+    if command.startswith("./lab setup") and not (kit.home / "access" / "lab.json").exists():
+        command += f" -e {OPERATOR}"
+    return terminal.run(command, COMMAND_SECONDS)
+
+
+def everybody_can_read(page: Page) -> None:
+    """At a desk and on a phone, by day and by night: nothing is wider than the page, and axe finds nothing."""
+    for viewport in (DESK, PHONE):
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme="dark" if viewport == PHONE else "light")
+        page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], page.url
+        answer = Axe().run(page)
+        assert answer.response["violations"] == [], f"{page.url} {viewport}: {answer.generate_report()}"
+    page.set_viewport_size(DESK)
+    page.emulate_media(color_scheme="light")
+
+
+def watches(learner: LabPage, exercise: LabExercise) -> None:
+    """Follows every link of the exercise to where it can be watched."""
+    for path, name in exercise.content.watch.items():
+        page = learner.open(exercise.number)
+        page.get_by_role("link", name=name, exact=True).click()
+        page.wait_for_url(f"**{path}")
+        expect(page.locator("main")).not_to_contain_text("Asking ")
+        assert not page.get_by_role("heading", name=re.compile("Not (found|possible)")).count()
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda one: str(one.number))
+def test_an_exercise_is_done_in_the_browser(
+    exercise: LabExercise, learner: LabPage, kit: Kit, terminal: Terminal
+) -> None:
+    page = learner.open(exercise.number)
+    expect(
+        page.get_by_role("heading", name=f"{exercise.number - 1} of {len(EXERCISES)} exercises done")
+    ).to_be_visible()
+    reads(learner, SECTIONS[exercise.number])
+    if not looks(exercise):
+        assert learner.press("Begin") == "The lab is at the beginning of this exercise."
+        assert not learner.check()
+    assert follows(learner, exercise, kit, terminal)
+    page = learner.open(exercise.number)
+    expect(page.get_by_role("heading", name=f"Exercise {exercise.number}: done")).to_be_visible()
+    expect(page.get_by_role("heading", name=f"{exercise.number} of {len(EXERCISES)} exercises done")).to_be_visible()
+    listed = page.get_by_role("navigation", name="exercises done").get_by_role("link").nth(exercise.number - 1)
+    expect(listed).to_have_text(f"✓ {exercise.number}. {exercise.content.title}: done")
+    everybody_can_read(page)
+    watches(learner, exercise)
