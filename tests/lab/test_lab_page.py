@@ -113,8 +113,8 @@ class LabPage:
 
     def _press(self, selector: str) -> str:
         page = self.open(self.number)
-        # The answer to the form is a redirect, which the page's script follows.
-        with page.expect_response(lambda one: one.request.resource_type == "fetch" and "/scenario?" in one.url):
+        # The form's own answer: the page asks for itself from time to time, too.
+        with page.expect_response(lambda one: one.request.method == "POST" and "/learn/" in one.url):
             page.locator(selector).first.click()
         page = self.open(self.number)  # with this outcome, and not that of the command before
         stop = page.get_by_role("button", name="Stop", exact=True)
