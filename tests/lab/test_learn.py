@@ -1,10 +1,10 @@
 """Each exercise on a real lab: a check fails before, and succeeds after the text's own commands and after ``solve``.
 
 A lab at a time, as a learner takes it: its exercises one after the other by the text, begun with ``./lab learn start``,
-which leaves a lab alone that is at the beginning of an exercise; then, after a reset, usual mistakes; then each exercise
-by ``solve``, after a reset. ``./test.sh tests/lab/test_learn.py -k 03-broadcast``; ``-k "03-broadcast and text"`` for one way (text,
-mistakes, solution). ``-s`` shows what each step took. ``LH_WRITE_STATES=FOLDER`` keeps the documents of every check,
-from which ``tests/unit/exercise_states`` was made.
+which leaves a lab alone that is at the beginning of an exercise; then, after a reset, usual mistakes; then each
+exercise by ``solve``, after a reset. ``./test.sh tests/lab/test_learn.py -k 03-broadcast``; ``-k "03-broadcast and
+text"`` for one way (text, mistakes, solution). ``-s`` shows what each step took. ``LH_WRITE_STATES=FOLDER`` keeps the
+documents of every check, from which ``tests/unit/exercise_states`` was made.
 """
 
 from __future__ import annotations
