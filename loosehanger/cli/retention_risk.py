@@ -206,8 +206,9 @@ class _Looks:
         self._rests = rests
         self.number = 0
         self._mirror = mirror
-        self._connection = connection_for(lab.region(mirror.source), PROVER)
-        self._source = RetentionReader(Cluster(mirror.source, self._connection))
+        # One connection for all: behind an ocean each takes a second.
+        self._cluster = Cluster(mirror.source, connection_for(lab.region(mirror.source), PROVER), HURRIED)
+        self._source = RetentionReader(self._cluster)
         self._stands = Stands()
         self._rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_POSITIONS_S)
         self._home = lab_home()
@@ -240,8 +241,7 @@ class _Looks:
         connector = self._rest.connectors().get(mirror.connector)
         running = connector is not None and runs(connector["status"])
         try:
-            with Cluster(mirror.source, self._connection, HURRIED) as looker:
-                there = looker.topics()
+            there = self._cluster.topics()
             topics = selected_topics(mirror, there)
             wanted = [TopicPartition(topic, number) for topic in topics for number in range(there[topic])]
             # End offsets before positions, so that records written in between do not count as lag.
