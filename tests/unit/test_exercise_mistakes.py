@@ -7,6 +7,7 @@ record that the plans of the stages leave. The claims of a proof are those of th
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -154,7 +155,7 @@ def documents(lab: str, made: Made, place: Path) -> dict[str, Any]:
     """What the commands of ``./lab`` say of a lab."""
     key = f"{lab} {made}"
     if key not in _KNOWN:
-        _KNOWN[key] = _documents(lab, made, place)
+        _KNOWN[key] = json.loads(json.dumps(_documents(lab, made, place)))
     return _KNOWN[key]
 
 
@@ -353,6 +354,11 @@ MISTAKES: list[tuple[str, Made, str]] = [
     ("08-active-active/1", at_stage("failover"), "this section comes before all others"),
     ("08-active-active/2", Made(), "The manifests form no loop at this moment"),
     ("08-active-active/2", Made(saved=KEEPS_NAMES[:1] * 2), "Only mm2-eu keeps names"),
+    (
+        "08-active-active/2",
+        Made(saved=[Edit("mm2-eu.yaml", "tasksMax: 1", "tasksMax: 7")]),
+        "mm2-eu.yaml was saved, and the lab does not have the change yet",
+    ),
     (
         "08-active-active/2",
         Made(saved=[Edit("mm2-eu.yaml", "DefaultReplicationPolicy", "IdentityReplicationPolice")]),
