@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from kafka import TopicPartition
-from kafka.consumer.fetcher import ConsumerRecord, Fetcher
+from kafka.consumer.fetcher import CompletedFetch, ConsumerRecord, Fetcher
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
@@ -52,3 +54,16 @@ def consume(data: bytes, deserializer: Tolerant | None) -> tuple[list[ConsumerRe
         found += records
         assert len(found) < 10_000, "it does not come to an end"
     return found, end
+
+
+def arrives(consumer: Any, place: TopicPartition, data: bytes, offset: int = 0) -> None:
+    """Gives a consumer the answer to a fetch."""
+    answer = SimpleNamespace(
+        error_code=0,
+        high_watermark=1000,
+        records=data,
+        aborted_transactions=None,
+        preferred_read_replica=-1,
+        diverging_epoch=None,
+    )
+    consumer._fetcher._completed_fetches.append(CompletedFetch(place, offset, 17, answer, None))

@@ -116,6 +116,7 @@ def repairs() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
         (DefaultRecordBatch, "_read_msg", _with_any_header_name),
         (Fetcher.PartitionRecords, "_unpack_records", _with_tolerance),
         (Fetcher.PartitionRecords, "take", _failing_again),
+        (Fetcher, "fetched_records", _resuming),
         (KafkaConnectionManager, "_do_bootstrap", _with_the_reason),
         (KafkaConnectionManager, "_build_transport", _with_the_address),
         (KafkaConsumer, "__init__", _leaving_nothing),
@@ -596,6 +597,22 @@ def _failing_again(take: Callable[..., list[ConsumerRecord]]) -> Callable[..., l
 
     take_records.repairs = take  # type: ignore[attr-defined]
     return take_records
+
+
+def _resuming(fetched_records: Callable[..., Any]) -> Callable[..., Any]:
+    """Reads on where a partition was paused with records left, which kafka-python 3.0.12 often never does.
+
+    It sets them aside, and takes them back only while it holds no other answer. Answers that are used up count as held,
+    and a partition with records set aside is not fetched, wherever the consumer seeks.
+    """
+
+    def fetched(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not self._next_partition_records:
+            self._next_partition_records = None
+        return fetched_records(self, *arguments, **options)
+
+    fetched.repairs = fetched_records  # type: ignore[attr-defined]
+    return fetched
 
 
 class _Poller:

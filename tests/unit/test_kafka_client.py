@@ -19,7 +19,6 @@ import pytest
 from crc32c import crc32c
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.consumer.fetcher import CompletedFetch
 from kafka.consumer.subscription_state import SubscriptionState
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.errors import (
@@ -41,7 +40,7 @@ from kafka.protocol.metadata import MetadataResponse
 from loosehanger.kafka import patches
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, Tolerant, UnreadableError, prepare, repair
-from tests.batches import TOPIC, Odd, Sent, batch, consume
+from tests.batches import TOPIC, Odd, Sent, arrives, batch, consume
 from tests.consoles import NOWHERE
 from tests.starting_cluster import Starting
 
@@ -240,19 +239,6 @@ def consumer() -> Iterator[Any]:
     found.close(autocommit=False)
 
 
-def arrives(consumer: Any, place: TopicPartition, data: bytes, offset: int = 0) -> None:
-    """Gives a consumer the answer to a fetch."""
-    answer = SimpleNamespace(
-        error_code=0,
-        high_watermark=1000,
-        records=data,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        diverging_epoch=None,
-    )
-    consumer._fetcher._completed_fetches.append(CompletedFetch(place, offset, 17, answer, None))
-
-
 OTHER = TopicPartition("LH.RETURNS", 0)
 
 
@@ -290,6 +276,31 @@ def test_a_batch_that_cannot_be_decoded_is_named_at_each_poll_and_hides_no_other
     consumer.resume(TOPIC)
     consumer.seek(TOPIC, 6)
     assert consumer.poll(0) == {}, "a reader that seeks beyond it is not stopped by it"
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_a_partition_that_was_paused_with_records_left_is_read_on(consumer: Any, seeks: bool) -> None:
+    consumer.config["max_poll_records"] = 2
+    places = [TOPIC, OTHER, TopicPartition("LH.SENSORS", 0)]
+    consumer.assign(places)
+    for place, count in zip(places, (3, 1, 4), strict=True):
+        consumer.seek(place, 0)
+        arrives(consumer, place, batch(0, numbered(0, count)))
+    assert [one.offset for one in consumer.poll(0)[TOPIC]] == [0, 1]
+    consumer.pause(TOPIC)
+    read = consumer.poll(0)
+    assert {place: [one.offset for one in found] for place, found in read.items()} == {OTHER: [0], places[2]: [0]}
+    consumer.pause(places[2])
+    assert consumer.poll(0) == {}
+    consumer.resume(TOPIC, places[2])
+    if seeks:
+        for place in (TOPIC, places[2]):
+            consumer.seek(place, 0)
+            assert consumer.poll(0) == {}, "what was set aside lies elsewhere"
+        assert {TOPIC, places[2]} <= {*consumer._fetcher._fetchable_partitions()}
+        return
+    read = {**consumer.poll(0), **consumer.poll(0)}
+    assert {place: [one.offset for one in found] for place, found in read.items()} == {TOPIC: [2], places[2]: [1, 2]}
 
 
 def test_a_poll_that_does_not_return_is_abandoned(consumer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

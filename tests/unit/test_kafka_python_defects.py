@@ -38,7 +38,7 @@ from kafka.record.legacy_records import LegacyRecord
 from kafka.record.memory_records import MemoryRecords
 
 from loosehanger.kafka import patches
-from tests.batches import TOPIC, Odd, Sent, batch
+from tests.batches import TOPIC, Odd, Sent, arrives, batch
 from tests.starting_cluster import Starting
 
 SHOWN: set[tuple[Any, str]] = set()
@@ -306,6 +306,32 @@ def test_the_position_of_one_partition_costs_a_look_at_all(consumer: Any, monkey
     monkeypatch.setattr(consumer._fetcher, "maybe_validate_positions", lambda: looks.append(None))
     assert consumer.position(places[5]) == 5
     assert looks
+
+
+@shows(Fetcher, "fetched_records")
+def test_a_partition_that_was_paused_with_records_left_is_never_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``pause`` sets a partition's unread records aside, and ``resume`` does not bring them back.
+
+    They are taken back while ``_next_partition_records`` is None, which it is not after another partition was read to
+    its end: it is what is left of that answer, and false. A partition with records set aside is not fetched either, so
+    that not even ``seek`` helps. Expected: the records, at the first ``poll`` after ``resume``.
+    """
+    consumer = KafkaConsumer(bootstrap_servers=NO_CLUSTER["bootstrap_servers"], api_version=(4, 0), max_poll_records=1)
+    monkeypatch.setattr(consumer._fetcher, "send_fetches", list)
+    paused, other = TopicPartition("topic", 0), TopicPartition("topic", 1)
+    consumer.assign([paused, other])
+    for place, values in ((paused, [b"1", b"2"]), (other, [b"1"])):
+        consumer.seek(place, 0)
+        arrives(consumer, place, batch(0, [(None, value, []) for value in values]))
+    assert list(consumer.poll(0)) == [paused]
+    consumer.pause(paused)
+    assert list(consumer.poll(0)) == [other]
+    consumer.resume(paused)
+    assert consumer.poll(0) == {}
+    consumer.seek(paused, 0)
+    assert consumer.poll(0) == {}
+    assert paused not in consumer._fetcher._fetchable_partitions()
+    consumer._client.close()
 
 
 @shows(KafkaConsumer, "_fetch_all_topic_metadata")
