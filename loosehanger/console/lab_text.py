@@ -82,9 +82,12 @@ def _part(markdown: str, folder: str, environment: dict[str, int]) -> Markup:
     reader.add_render_rule("table_open", _table_open)
     reader.add_render_rule("table_close", _table_close)
     tokens = reader.parse(markdown, environment)
-    for token, following in pairwise(tokens):
+    for place, (token, following) in enumerate(pairwise(tokens)):
         if token.type == "heading_open":
             token.attrSet("id", anchor(following.content))
+        elif token.type == "th_open" and not following.content:
+            # A screen reader has nothing to read of a header without text.
+            token.tag = tokens[place + 2].tag = "td"
     for token in tokens:
         for child in token.children or ():
             _lead(child, folder, environment["place"])

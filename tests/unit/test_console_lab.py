@@ -116,6 +116,11 @@ def test_code_can_be_copied_and_run_and_tables_scroll() -> None:
     assert "formaction" not in lab_html(text, LAB, 0, 3)
 
 
+def test_a_header_without_text_is_no_header() -> None:
+    html = lab_html("| | needs |\n|---|---|\n| network | |\n", LAB, 1, 0)
+    assert re.findall(r"<(/?t[hd])>", html) == ["td", "/td", "th", "/th", "td", "/td", "td", "/td"]
+
+
 def test_html_of_a_text_is_escaped_but_an_answer_folds() -> None:
     html = lab_html(f"<details><summary>Answer</summary>\n\nIt is *so*\n\n</details>\n\n{HOSTILE}\n", LAB, 0, 0)
     assert html.startswith("<details><summary>Answer</summary><p>It is <em>so</em></p>")
