@@ -206,9 +206,10 @@ class _Looks:
         self._rests = rests
         self.number = 0
         self._mirror = mirror
-        # One connection for all: behind an ocean each takes a second.
+        # One connection for all, and one to read, at the same time: behind an ocean each takes a second.
         self._cluster = Cluster(mirror.source, connection_for(lab.region(mirror.source), PROVER), HURRIED)
         self._source = RetentionReader(self._cluster)
+        self._source.connect_ahead()
         self._stands = Stands()
         self._rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_POSITIONS_S)
         self._home = lab_home()

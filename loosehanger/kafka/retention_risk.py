@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -122,15 +123,31 @@ class RetentionReader:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._consumer: Any = None
+        self._opening: Future[Any] | None = None
         self._looks: dict[tuple[object, TopicPartition], _Look] = {}
         self._read: dict[tuple[object, TopicPartition], _Oldest] = {}
         self._configs: tuple[float, dict[str, dict[str, Any]]] = (0.0, {})
         self._stable: dict[tuple[object, TopicPartition], tuple[int, float]] = {}
         """The last stable offset of each partition that is held back, and since when it is that."""
 
+    def connect_ahead(self) -> None:
+        """Opens the connection for reading while the cluster is asked other things: behind an ocean it takes a second.
+
+        A failure shows where something is to be read.
+        """
+        thread = ThreadPoolExecutor(1)
+        self._opening = thread.submit(self._open)
+        thread.shutdown(wait=False)
+
+    def _open(self) -> Any:
+        return self._cluster.consumer(max_partition_fetch_bytes=_FETCH)
+
     def close(self) -> None:
         """Ends the connections; the next request makes others."""
         self._cluster.close()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.add_done_callback(_close_unused)
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -253,7 +270,8 @@ class RetentionReader:
     ) -> tuple[dict[TopicPartition, _Oldest], set[TopicPartition]]:
         """The oldest record of each partition that has one, and the partitions that could not be read in time."""
         if self._consumer is None:
-            self._consumer = self._cluster.consumer(max_partition_fetch_bytes=_FETCH)
+            opening, self._opening = self._opening, None
+            self._consumer = opening.result() if opening else self._open()
         consumer = self._consumer
         consumer.assign(list(waiting))
         consumer.resume(*waiting)
@@ -275,6 +293,11 @@ class RetentionReader:
             left -= done
             consumer.pause(*done)
         return found, left
+
+
+def _close_unused(opened: Future[Any]) -> None:
+    if opened.exception() is None:
+        opened.result().close()
 
 
 def _timed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
@@ -123,6 +124,68 @@ def test_a_mirror_that_is_too_slow_loses_later_and_a_quick_one_never(monkeypatch
     assert slow.loss_in_s == (HOUR - (3100 - 150)) / 0.5
     quick = look(watch, 99 + 350, 3200)
     assert (quick.pace, quick.loss_in_s, quick.by) == (3.0, None, "")
+
+
+class Reading(Source):
+    """Its connection for reading takes until something else was asked."""
+
+    def __init__(self, *failures: Exception) -> None:
+        super().__init__(0, 1000, **kept(HOUR))
+        self.asked, self.ended = threading.Event(), threading.Event()
+        self.failures = [*failures]
+        self.openers: list[threading.Thread] = []
+        self.closed = 0
+
+    def consumer(self, **_: Any) -> Reading:
+        assert self.asked.wait(10)
+        self.openers.append(threading.current_thread())
+        if self.failures:
+            raise self.failures.pop()
+        return self
+
+    def list_partition_offsets(self, *arguments: Any, **options: Any) -> dict[TopicPartition, Any]:
+        self.asked.set()
+        return super().list_partition_offsets(*arguments, **options)
+
+    def close(self) -> None:
+        self.closed += 1
+        self.ended.set()
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, source: Reading) -> RetentionReader:
+    watch = looking(monkeypatch, source)
+    monkeypatch.setattr(clients, "KafkaConsumer", source.consumer)
+    watch.connect_ahead()
+    return watch
+
+
+def test_the_connection_for_reading_is_opened_once_while_other_things_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = Reading()
+    watch = reading(monkeypatch, source)
+    assert [look(watch, 99, 1000).age_s, look(watch, 99, 1100).age_s] == [900, 1000]
+    assert [one is threading.main_thread() for one in source.openers] == [False]
+    watch.close()
+    assert source.closed == 2, "this one, and that of the questions"
+
+
+def test_a_connection_that_was_opened_ahead_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Reading()
+    watch = reading(monkeypatch, source)
+    watch.close()
+    assert (source.openers, source.closed) == ([], 0)
+    source.asked.set()
+    assert source.ended.wait(10)
+    assert (len(source.openers), source.closed) == (1, 1)
+
+
+def test_a_connection_that_could_not_be_opened_ahead_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Reading(KafkaTimeoutError("nothing there"))
+    watch = reading(monkeypatch, source)
+    with pytest.raises(LabError, match="nothing there"):
+        look(watch, 99, 1000)
+    assert look(watch, 99, 1000).age_s == 900
 
 
 def test_records_without_a_time_wait_and_have_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
