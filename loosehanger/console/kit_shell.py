@@ -10,7 +10,7 @@ import os
 import secrets
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,10 +30,11 @@ class KitShell:
     Args:
         home: the lab's home.
         folder: where it begins.
+        functions: the definitions of functions that its commands use, asked for at its start.
     """
 
-    def __init__(self, home: Path, folder: Path = ROOT) -> None:
-        self._home, self._folder = home, folder
+    def __init__(self, home: Path, folder: Path = ROOT, functions: Callable[[], Iterable[str]] = tuple) -> None:
+        self._home, self._folder, self._functions = home, folder, functions
         self._bash: asyncio.subprocess.Process | None = None
         self._code = 0
         self._mark = ""
@@ -94,7 +95,8 @@ class KitShell:
             )  # fmt: skip
             assert self._bash.stdin is not None
             # Only commands are stopped by a signal of the group; the shell waits for them.
-            self._bash.stdin.write(b"__ended() { return $1; }\n")
+            definitions = ["__ended() { return $1; }", *self._functions()]
+            self._bash.stdin.write("".join(f"{one}\n" for one in definitions).encode())
         return self._bash
 
     async def _read(self, bash: asyncio.subprocess.Process, said: Callable[[str], object]) -> int | None:

@@ -24,7 +24,7 @@ from loosehanger.console.region_views import UnknownError
 from loosehanger.errors import ExitCode, LabError, WrongUseError
 from loosehanger.lab.scenario_index import PLAYBOOKS
 from loosehanger.learn.exercise import FOLDER, LabExercise, lab_names, read_exercises
-from loosehanger.learn.lab_text import BlockCommand, Section, read_sections
+from loosehanger.learn.lab_text import BlockCommand, Section, read_sections, shell_functions
 from loosehanger.learn.playbooks import needs_terminal
 from loosehanger.learn.progress import Learner, read_learner
 
@@ -98,7 +98,7 @@ class Learning:
 
     def __init__(self, scenario: str, jobs: Jobs, operations: Operations, changes: ChangeLog) -> None:
         self._lab, self._jobs, self._operations, self._changes = scenario, jobs, operations, changes
-        self._shell = KitShell(jobs.home) if jobs.home else None
+        self._shell = KitShell(jobs.home, functions=lambda: shell_functions(self.sections())) if jobs.home else None
         self._outcomes: dict[int, LearnOutcome] = {}
 
     @property

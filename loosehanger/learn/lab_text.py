@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ _NOTE = re.compile(r"^<!--.*-->\n", re.MULTILINE)
 _FENCE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _OF_TERMINALS = re.compile(r"\./lab +(setup|stage|cleanup|exercise|open|learn)\b|^setup-|^exit\b")
 """Commands that may restart or end a console, or that act on a terminal."""
+_FUNCTION = re.compile(r"^\w+\(\) \{")
 
 
 class BlockError(LabError):
@@ -87,6 +89,11 @@ class Section:
     def commands(self) -> list[BlockCommand]:
         """The commands of its console blocks."""
         return [command for block in _FENCE.findall(self.markdown) for command in read_commands(block, 1)]
+
+
+def shell_functions(sections: Iterable[Section]) -> list[str]:
+    """The definitions of shell functions in a text: later sections use those of earlier ones."""
+    return [command.text for section in sections for command in section.commands if _FUNCTION.match(command.text)]
 
 
 def read_sections(lab: str, playbooks: Path = PLAYBOOKS) -> list[Section]:

@@ -20,7 +20,7 @@ from loosehanger.console.lab_text import DOCUMENTS, document_html, lab_html
 from loosehanger.console.learning import Learning, LearnOutcome
 from loosehanger.console.operations import MOST_A_MINUTE
 from loosehanger.lab.scenario_index import PLAYBOOKS, scenario_names
-from loosehanger.learn.lab_text import read_sections
+from loosehanger.learn.lab_text import Section, read_sections, shell_functions
 from loosehanger.paths import ROOT
 from tests.consoles import HOSTILE, Browser, Running, running, settings
 
@@ -374,6 +374,21 @@ def test_a_line_that_is_long_and_output_without_an_end_are_bounded(tmp_path: Pat
 
 def test_a_shell_that_a_command_ends_begins_again(tmp_path: Path) -> None:
     assert in_shell(tmp_path, "exit 3", "echo again") == [(None, []), (0, ["again"])]
+
+
+def test_a_command_may_use_the_functions_of_an_earlier_section(room: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Section(0, "Before", "```console\n$ greet() {\n>   echo hello $1\n> }\n$ greet all\n```")
+    section = Section(2, "Greet", "```console\n$ kill -9 $$\n$ greet you\n```")
+    monkeypatch.setattr("loosehanger.console.learning.read_sections", lambda _: [before, section])
+    browser = room.browser()
+    for command, outcome in zip(section.commands, ("the shell ended", "hello you"), strict=True):
+        act(browser, "run", params={"exercise": 2, "command": command.digest})
+        shown(browser, 2, outcome)
+
+
+def test_the_functions_of_a_text_are_found() -> None:
+    found = shell_functions(read_sections("11-silent-faults"))
+    assert [one.partition("(")[0] for one in found] == ["connect", "healthy", "metrics"]
 
 
 def test_what_is_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
