@@ -1,7 +1,7 @@
-"""A learner does every exercise of the broadcast in the control room's page of the lab: a real browser, a real lab.
+"""A learner does every exercise of a lab in the control room's page of it: a real browser, a real lab.
 
-What the text says is run there with *Run*. Set-up, clean-up and the editing of manifests are done in a terminal, as the
-page says.
+What the text says is run there with *Run*. Set-up, stages, clean-up and edits of manifests are done in a terminal, as
+the page says. ``./test.sh tests/lab/test_lab_page.py -k 03-broadcast`` for one lab.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from loosehanger.learn.exercise import LabExercise, read_exercises
-from loosehanger.learn.lab_text import BlockCommand, Section, read_commands, read_sections
+from loosehanger.learn.exercise import LabExercise, lab_names, read_exercises
+from loosehanger.learn.lab_text import BlockCommand, Section, read_commands, read_sections, shell_functions
 from scripts.sandbox import Kit, copy_kit
 from tests.browser.conftest import browser  # noqa: F401 - the machine's browser
 from tests.browser.people import Person, person
@@ -27,12 +27,10 @@ from tests.learners import looks
 
 pytestmark = [pytest.mark.lab, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1500)]
 
-LAB = "03-broadcast"
+LABS = lab_names()
 OPERATOR = "console_operator=true"
 COMMAND_SECONDS = 600.0
 DESK, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=390, height=844)
-EXERCISES = read_exercises(LAB)
-SECTIONS = {section.number: section for section in read_sections(LAB) if section.number}
 _BLOCK = re.compile(r"^```(console|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"[`*]|<[^>]*>")
@@ -40,11 +38,17 @@ _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
 @pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
+def lab(request: pytest.FixtureRequest) -> str:
+    """Whose exercises are done."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def kit(lab: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
     """A lab whose control room may change it."""
     found = copy_kit(tmp_path_factory.mktemp("page"), port_base=24000)
     # As the learner's own set-ups: by another path to Python, the first of these would start every program again.
-    command = ["./lab", "setup", LAB, "-e", OPERATOR]
+    command = ["./lab", "setup", lab, "-e", OPERATOR]
     try:
         done = subprocess.run(
             command, cwd=found.root, env=found.variables(), capture_output=True, text=True, check=False
@@ -57,9 +61,11 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
 
 
 @pytest.fixture(scope="module")
-def terminal(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def terminal(lab: str, kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """The learner's terminal, for what the page leaves to it."""
     found = Terminal(kit.root, kit.variables(), tmp_path_factory.mktemp("outputs"))
+    for definition in shell_functions(read_sections(lab)):
+        assert found.run(definition, COMMAND_SECONDS) == (0, "")
     yield found
     found.end()
 
@@ -113,6 +119,7 @@ class LabPage:
 
     def _press(self, selector: str) -> str:
         page = self.open(self.number)
+        page.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
         # The form's own answer: the page asks for itself from time to time, too.
         with page.expect_response(lambda one: one.request.method == "POST" and "/learn/" in one.url):
             page.locator(selector).first.click()
@@ -130,17 +137,44 @@ def learner(kit: Kit, browser: Browser) -> Iterator[LabPage]:  # noqa: F811 - th
     found.leave()
 
 
+def section_of(exercise: LabExercise) -> Section:
+    """The text of an exercise."""
+    return next(section for section in read_sections(exercise.lab) if section.number == exercise.number)
+
+
+def exercises_done(page: Page) -> tuple[int, int]:
+    """How many exercises the page calls done, and of how many."""
+    heading = page.get_by_role("heading", name=re.compile(r"exercises? done$")).inner_text()
+    done, count = re.findall(r"\d+", heading)
+    return int(done), int(count)
+
+
 def reads(learner: LabPage, section: Section) -> None:
     """The page has the section's prose, its commands and its edits."""
     article = learner.reader().page.get_by_role("article")
     expect(article.get_by_role("heading", level=2)).to_have_text(section.title)
     shown = " ".join((article.text_content() or "").split())
     for paragraph in _FENCED.sub("", section.markdown).split("\n\n"):
-        assert " ".join(_LINK.sub(r"\1", _MARKS.sub("", paragraph)).split()) in shown
+        for piece in re.split(r"\||^[#\d.-]+ ", paragraph.strip(), flags=re.MULTILINE):
+            if not re.fullmatch(r"[-: ]*\s*", piece):
+                assert " ".join(_LINK.sub(r"\1", _MARKS.sub("", piece)).split()) in shown
     for command in section.commands:
         assert all(" ".join(line.split()) in shown for line in command.text.splitlines())
     for kind, block in _BLOCK.findall(section.markdown):
         assert kind == "console" or " ".join(block.split()) in shown
+
+
+def begins(learner: LabPage, exercise: LabExercise, terminal: Terminal) -> None:
+    """Presses *Begin*; where that needs a set-up, a stage or a clean-up, the page leaves it to a terminal."""
+    outcome = learner.press("Begin")
+    if outcome == "The lab is at the beginning of this exercise.":
+        return
+    command = f"./lab learn start {exercise.id}"
+    assert outcome.endswith(f"in a terminal, {command} brings it there"), outcome
+    learner.leave()
+    code, said = terminal.run(command, COMMAND_SECONDS)
+    assert code == 0, said
+    learner.open(exercise.number)
 
 
 def follows(learner: LabPage, exercise: LabExercise, kit: Kit, terminal: Terminal) -> bool:
@@ -153,7 +187,7 @@ def follows(learner: LabPage, exercise: LabExercise, kit: Kit, terminal: Termina
     """
     on_the_way = any(condition.once for condition in exercise.content.conditions)
     done = False
-    for kind, block in _BLOCK.findall(SECTIONS[exercise.number].markdown):
+    for kind, block in _BLOCK.findall(section_of(exercise).markdown):
         if kind == "diff":
             assert edit(kit.root, block) is None
         else:
@@ -206,23 +240,31 @@ def watches(learner: LabPage, exercise: LabExercise) -> None:
         assert not page.get_by_role("heading", name=re.compile("Not (found|possible)")).count()
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda one: str(one.number))
+@pytest.mark.parametrize(
+    ("lab", "exercise"),
+    [(lab, exercise) for lab in LABS for exercise in read_exercises(lab)],
+    indirect=["lab"],
+    ids=lambda value: value if isinstance(value, str) else str(value.number),
+    scope="module",
+)
 def test_an_exercise_is_done_in_the_browser(
     exercise: LabExercise, learner: LabPage, kit: Kit, terminal: Terminal
 ) -> None:
+    numbers = [one.number for one in read_exercises(exercise.lab)]
     page = learner.open(exercise.number)
-    expect(
-        page.get_by_role("heading", name=f"{exercise.number - 1} of {len(EXERCISES)} exercises done")
-    ).to_be_visible()
-    reads(learner, SECTIONS[exercise.number])
+    before, all_of_them = exercises_done(page)
+    assert all_of_them == len(numbers)
+    reads(learner, section_of(exercise))
     if not looks(exercise):
-        assert learner.press("Begin") == "The lab is at the beginning of this exercise."
+        begins(learner, exercise, terminal)
         assert not learner.check()
     assert follows(learner, exercise, kit, terminal)
     page = learner.open(exercise.number)
     expect(page.get_by_role("heading", name=f"Exercise {exercise.number}: done")).to_be_visible()
-    expect(page.get_by_role("heading", name=f"{exercise.number} of {len(EXERCISES)} exercises done")).to_be_visible()
-    listed = page.get_by_role("navigation", name="exercises done").get_by_role("link").nth(exercise.number - 1)
+    expect(page.get_by_role("heading", name=f"{before + 1} of {all_of_them} exercises done")).to_be_visible()
+    listed = (
+        page.get_by_role("navigation", name="exercises done").get_by_role("link").nth(numbers.index(exercise.number))
+    )
     expect(listed).to_have_text(f"✓ {exercise.number}. {exercise.content.title}: done")
     everybody_can_read(page)
     watches(learner, exercise)
