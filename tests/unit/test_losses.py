@@ -112,6 +112,9 @@ class World:
     def topics(self) -> dict[str, int]:
         return {"LH.A": 1}
 
+    def connect_ahead(self) -> None:
+        """It is there at once."""
+
     def close(self) -> None:
         """Nothing is open."""
 
