@@ -209,12 +209,12 @@ class _Looks:
         # One connection for all, and one to read, at the same time: behind an ocean each takes a second.
         self._cluster = Cluster(mirror.source, connection_for(lab.region(mirror.source), PROVER), HURRIED)
         self._source = RetentionReader(self._cluster)
-        self._source.connect_ahead()
         self._stands = Stands()
         self._rest = ConnectClient.of(mirror.connect, rebalance_s=0, timeout_s=_POSITIONS_S)
         self._home = lab_home()
         self._bound = bound_s(self._home, mirror.region, mirror.name)
         self._begin = self._measured = time.monotonic()
+        self._source.connect_ahead()
 
     def wants_more(self) -> bool:
         """Measures once; returns whether another measurement is needed."""

@@ -133,7 +133,7 @@ class RetentionReader:
     def connect_ahead(self) -> None:
         """Opens the connection for reading while the cluster is asked other things: behind an ocean it takes a second.
 
-        A failure shows where something is to be read.
+        If that fails, it is tried again where something is to be read: the cluster may be back by then.
         """
         thread = ThreadPoolExecutor(1)
         self._opening = thread.submit(self._open)
@@ -271,7 +271,7 @@ class RetentionReader:
         """The oldest record of each partition that has one, and the partitions that could not be read in time."""
         if self._consumer is None:
             opening, self._opening = self._opening, None
-            self._consumer = opening.result() if opening else self._open()
+            self._consumer = opening.result() if opening and not opening.exception() else self._open()
         consumer = self._consumer
         consumer.assign(list(waiting))
         consumer.resume(*waiting)

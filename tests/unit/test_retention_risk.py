@@ -183,6 +183,12 @@ def test_a_connection_that_was_opened_ahead_for_nothing_is_closed(monkeypatch: p
 def test_a_connection_that_could_not_be_opened_ahead_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Reading(KafkaTimeoutError("nothing there"))
     watch = reading(monkeypatch, source)
+    assert look(watch, 99, 1000).age_s == 900
+    assert [one is threading.main_thread() for one in source.openers] == [False, True]
+
+
+def test_a_connection_that_cannot_be_opened_either_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = reading(monkeypatch, Reading(*(KafkaTimeoutError("nothing there") for _ in range(2))))
     with pytest.raises(LabError, match="nothing there"):
         look(watch, 99, 1000)
     assert look(watch, 99, 1000).age_s == 900
