@@ -43,11 +43,11 @@ async def scenario(
         return problem_page(context, session, 404, f"{found.name} has no such section; /scenario is its first")
     chosen = sections[place]
     may_run = context.settings.operator and not context.learning.why_not
-    numbers = [one.number for one in context.learning.exercises()]
-    known = chosen.number if chosen.number in numbers else 0
+    checked = any(one.number == chosen.number for one in context.learning.exercises())
     return await page(
-        context, session, "scenario", f"Lab {found.name}", str(known), scenario=found, sections=sections, place=place,
-        section=chosen, manifest=next((one for one in found.manifests if one.name == file), None),
+        context, session, "scenario", f"Lab {found.name}", str(chosen.number if checked else 0), scenario=found,
+        sections=sections, place=place, section=chosen, checked=checked,
+        manifest=next((one for one in found.manifests if one.name == file), None),
         text=lab_html(chosen.markdown, found.name, chosen.number if may_run else 0, place),
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from loosehanger.console.lab_text import DOCUMENTS, document_html, lab_html
 from loosehanger.console.learning import Learning, LearnOutcome
 from loosehanger.console.operations import MOST_A_MINUTE
 from loosehanger.lab.scenario_index import PLAYBOOKS, scenario_names
+from loosehanger.learn.exercise import read_exercises
 from loosehanger.learn.lab_text import Section, read_sections, shell_functions
 from loosehanger.paths import ROOT
 from tests.consoles import HOSTILE, Browser, Running, running, settings
@@ -325,6 +326,19 @@ def test_where_the_lab_is_on_another_machine_its_text_is_shown() -> None:
         assert "run ./lab learn there" in html
         assert 'formaction="/learn/' not in html
         assert "on another machine" in browser.get(act(browser, "check").headers["location"]).text
+
+
+def test_an_exercise_without_a_check_says_so(tmp_path: Path) -> None:
+    lab = "10-forwarding"
+    checked = {one.number for one in read_exercises(lab)}
+    numbers = {one.number for one in read_sections(lab) if one.number}
+    assert checked < numbers
+    with running(settings(*REGIONS, lab_home=tmp_path, scenario=lab)) as found:
+        browser = found.browser()
+        for number in numbers:
+            html = browser.get(f"/scenario?exercise={number}").text
+            assert f"Exercise {number} of {len(numbers)}" in html
+            assert (f"Exercise {number} of {len(numbers)}: nothing to check" in html) == (number not in checked)
 
 
 def test_where_one_can_watch_an_exercise_there_is_a_page(room: Running, kit: MadeUpKit) -> None:
