@@ -101,6 +101,12 @@ class LabPage:
             self._reader.page.context.close()
             self._reader = None
 
+    def without_console(self) -> None:
+        """Takes back what the browser complained of while the console was away, with a lost region or for a restart."""
+        if self._reader:
+            self._reader.page.evaluate("0")  # which brings the complaints that are under way
+            self._reader.said[:] = [one for one in self._reader.said if "ERR_CONNECTION_REFUSED" not in one]
+
     def press(self, name: str) -> str:
         """Presses a button of the exercise, and waits until that is done; returns the outcome."""
         return self._press(f'#progress button:text-is("{name}")')
@@ -210,7 +216,10 @@ def in_a_terminal(learner: LabPage, command: str, kit: Kit, terminal: Terminal) 
         learner.leave()
     if command.startswith("./lab setup") and not (kit.home / "access" / "lab.json").exists():
         command += f" -e {OPERATOR}"
-    return terminal.run(command, COMMAND_SECONDS)
+    done = terminal.run(command, COMMAND_SECONDS)
+    if command.startswith(("./lab setup", "./lab stage")):
+        learner.without_console()
+    return done
 
 
 def everybody_can_read(page: Page) -> None:
