@@ -26,6 +26,7 @@ from loosehanger.learn.exercise import (
 from loosehanger.learn.judging import NOT_STARTED, ConditionResult, judge
 from loosehanger.learn.lab_text import read_sections
 from loosehanger.learn.playbooks import solution
+from tests.learners import looks
 
 STATES = Path(__file__).parent / "exercise_states"
 """Documents of real labs, one file for each state: what ``./lab learn check --json`` has under ``documents``."""
@@ -87,6 +88,13 @@ def test_an_exercise_can_be_begun_and_solved_by_playbooks_that_say_why(exercise:
         steps = solution(exercise.folder / name)
         assert steps
         assert all(step.why and step.what for step in steps)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+def test_an_exercise_can_be_begun_in_the_lab_that_is_at_its_beginning(exercise: LabExercise) -> None:
+    assert looks(exercise) or exercise.content.begins_when
+    for text in exercise.content.begins_when:
+        assert exercise.commands([text]), text
 
 
 def test_a_solution_shows_its_edits_as_they_are_in_the_file() -> None:
