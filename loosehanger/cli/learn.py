@@ -19,6 +19,7 @@ import psutil
 from loosehanger.cli.columns import beside
 from loosehanger.cli.documents import document_of
 from loosehanger.cli.playbook import run_playbook
+from loosehanger.cli.remembered import carry_over
 from loosehanger.errors import ExitCode, LabError, NothingSetUpError, WrongUseError
 from loosehanger.lab.progress import read_progress
 from loosehanger.lab.record import Lab, load_lab
@@ -327,6 +328,7 @@ def _require_lab(exercise: LabExercise) -> None:
 
 def _run(exercise: LabExercise, name: str) -> None:
     playbook = exercise.folder / name
+    carry_over()  # A console that may change the lab still may where an exercise begins with a new one.
     try:
         run_playbook(
             str(playbook.relative_to(ROOT)),

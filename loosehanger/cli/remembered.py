@@ -6,6 +6,7 @@ The record keeps a variable's last value, and the path of a file of variables. I
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,15 +16,29 @@ from typing import Any
 from loosehanger.cli.port_base import VARIABLE
 from loosehanger.cli.variables import given_variables, is_template, read_variables
 from loosehanger.errors import WrongUseError
-from loosehanger.lab.progress import Progress
+from loosehanger.lab.progress import Progress, read_progress
 from loosehanger.paths import ROOT
 
+_CARRIED = "LAB_CARRIED_VARIABLES"
+"""The environment variable with those of the record that a lab has again where nothing is set up."""
+_OUTLIVES_A_LAB = {"console_operator"}
+"""Variables that belong to the user rather than to what is set up."""
 _ONCE = "carry_out_"
 """The prefix of variables that are meant for one stage only."""
 _SECRET = re.compile(r"passw|secret|token|credential|private|_key\b|apikey|entitlement", re.IGNORECASE)
 _NAME_OF_A_SECRET = {"console_certificate_secret", "event_streams_operator_make_pull_secret"}
 """Variables of the kit that hold no secret, although they are called so."""
 _NAMES = re.compile(r"(?:^|\s)([A-Za-z_]\w*)=")
+
+
+def carry_over() -> None:
+    """Has this process's commands set a lab up, after they cleaned it up, with what the user chose for any lab."""
+    kept = [text for text in _recorded(read_progress()) if _id(text) in _OUTLIVES_A_LAB]
+    os.environ[_CARRIED] = json.dumps(kept)
+
+
+def _recorded(progress: Progress | None) -> Sequence[str]:
+    return progress.variables if progress else json.loads(os.environ.get(_CARRIED, "[]"))
 
 
 def remembered_after(progress: Progress | None, arguments: Sequence[str]) -> tuple[str, ...]:
@@ -36,7 +51,7 @@ def remembered_after(progress: Progress | None, arguments: Sequence[str]) -> tup
     Returns:
         Values for ``-e``, each with one variable, or with one file.
     """
-    kept = {_id(text): text for text in (progress.variables if progress else ())}
+    kept = {_id(text): text for text in _recorded(progress)}
     for text in given_variables(arguments)[0]:
         for one in _single(text):
             if reason := _not_kept(one):
@@ -56,7 +71,7 @@ def with_remembered(arguments: Sequence[str], progress: Progress | None) -> list
     Raises:
         WrongUseError: a file of variables is missing.
     """
-    texts = progress.variables if progress else ()
+    texts = _recorded(progress)
     for text in texts:
         if text.startswith("@") and not (ROOT / text[1:]).is_file():
             raise WrongUseError(

@@ -204,6 +204,21 @@ def test_a_variable_is_remembered_until_it_is_given_again(
     assert later(*given, before=before) == after
 
 
+@pytest.mark.parametrize("switch", ["console_operator=true", '{"console_operator": true}'])
+def test_the_switch_of_the_consoles_outlives_a_lab_that_an_exercise_makes_anew(
+    switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_CARRIED_VARIABLES", "[]")
+    recorded = Progress("03-broadcast", "local", LOCAL, "setup", variables=(switch, "producer_rate=50"))
+    monkeypatch.setattr(remembered, "read_progress", lambda: recorded)
+    remembered.carry_over()
+    assert remembered.with_remembered(["-v"], None) == ["-e", switch, "-v"]
+    assert remembered.remembered_after(None, []) == (switch,)
+    # What is set up has its own record, and what is given comes after it.
+    assert later("producer_rate=9") == ("producer_rate=9",)
+    assert remembered.remembered_after(None, ["-e", "console_operator=false"]) == ("console_operator=false",)
+
+
 @pytest.mark.parametrize(
     "given",
     [
