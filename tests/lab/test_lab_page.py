@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -123,7 +124,9 @@ class LabPage:
 
     def check(self) -> bool:
         """Presses *Check*; returns whether the exercise is done."""
+        began = time.monotonic()
         outcome = self.press("Check")
+        print(f"{self.number}: check {time.monotonic() - began:.1f} s with its page, {outcome}")
         assert outcome.startswith(("Done", "Not yet")), outcome
         return outcome.startswith("Done")
 
