@@ -29,6 +29,8 @@ from loosehanger.lab.record import load_lab
 
 BOUND_S = 30.0
 ADMIN = "admin"
+OPERATOR = "operator"
+"""Who signs in to every console, with each console's own password."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,16 +209,16 @@ def recorded(region: Region, user: str) -> dict[str, Any]:
     }
 
 
-def console(region: Region, user: str, port: str) -> dict[str, Any]:
-    """What a web console answers to a stranger, to a wrong password, and to its user."""
+def console(region: Region, secret: str, port: str) -> dict[str, Any]:
+    """What a web console answers to a stranger, to a wrong password, and to the operator with the secret's."""
     url = f"http://127.0.0.1:{port}"
     with requests.Session() as browser:
         browser.trust_env = False
         stranger = browser.get(f"{url}/api/topics", timeout=BOUND_S)
-        wrong = browser.post(f"{url}/sign-in", data={"username": user, "password": "wrong"}, timeout=BOUND_S)
-        password = region.secret(user, "password").read_text(encoding="utf-8")
+        wrong = browser.post(f"{url}/sign-in", data={"username": OPERATOR, "password": "wrong"}, timeout=BOUND_S)
+        password = region.secret(secret, "password").read_text(encoding="utf-8")
         browser.post(
-            f"{url}/sign-in", data={"username": user, "password": password}, timeout=BOUND_S, allow_redirects=False
+            f"{url}/sign-in", data={"username": OPERATOR, "password": password}, timeout=BOUND_S, allow_redirects=False
         ).raise_for_status()
         session = browser.get(f"{url}/api/session", timeout=BOUND_S).json()
         seen = browser.get(f"{url}/api/topics", timeout=BOUND_S).json()
