@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from loosehanger.errors import LabError
 from loosehanger.kafka.connect import ConnectClient, ConnectError
 from loosehanger.kafka.groups import Group
 from loosehanger.lab.manifests.loader import check_document
@@ -23,6 +25,7 @@ from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import ProcessState
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.status import after_rebalance, mirror_health
+from loosehanger.ports import LOOPBACK
 from tests.topologies import documents, resource
 
 HERE = LocalRegion(Path("/nowhere"), ROOT, "west", 20000)
@@ -296,6 +299,13 @@ def test_what_a_program_cannot_reach_is_not_asked_and_has_the_cause_of_the_other
     assert unreachable() == (cut, [f"{there.name}, {here.name}: {cut}"])
     (folder / "settings.json").write_text(json.dumps(kept | {"refused": False}), encoding="utf-8")
     assert unreachable() is None
+
+    with socket.create_server((LOOPBACK, 0)) as someone:
+        left = f"{LOOPBACK}:{someone.getsockname()[1]}"
+        environment["KAFKA_BOOTSTRAP_SERVERS"] = left
+        assert unreachable() is None
+    with pytest.raises(LabError, match=f"nothing listens at {left}, where its cluster should be"):
+        unreachable()
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> Callable[[], dict[str, dict[str, Any]]]:

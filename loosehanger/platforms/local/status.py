@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -445,6 +446,9 @@ def _unreachable(
 
     Returns:
         None where the cluster may answer.
+
+    Raises:
+        LabError: no cluster has its address and nothing listens there, as after the loss of a region.
     """
     servers = set(Connection.from_environment(environment).bootstrap_servers)
     ports = {int(server.rpartition(":")[2]) for server in servers}
@@ -462,7 +466,20 @@ def _unreachable(
             if not _answering(own, cluster.node_names()):
                 causes = list(_process_causes(own, cluster.process_names(), name)) if own else [_region_down(there)]
                 return _Unreachable(f"its cluster {cluster.name} is down", causes)
+            return None
+    if all(map(_refused, servers)):
+        raise LabError(f"nothing listens at {', '.join(sorted(servers))}, where its cluster should be")
     return None
+
+
+def _refused(server: str) -> bool:
+    """Whether this machine refuses connections to an address at once, where a client would try for seconds."""
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=LOOK_SECONDS).close()
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
+    return False
 
 
 def _addresses(cluster: LocalCluster, client: str) -> set[str]:
