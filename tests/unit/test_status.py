@@ -307,6 +307,21 @@ def test_what_a_program_cannot_reach_is_not_asked_and_has_the_cause_of_the_other
     with pytest.raises(LabError, match=f"nothing listens at {left}, where its cluster should be"):
         unreachable()
 
+    # Without its process manager, too, a cluster that is gone is not asked; a node that has outlived it is.
+    asked: list[str] = []
+
+    def ask(cluster: LocalCluster, _: float) -> None:
+        asked.append(cluster.name)
+        raise LabError("no answer")
+
+    monkeypatch.setattr(local_status, "admin_client", ask)
+    monkeypatch.setattr(LocalCluster, "addresses", lambda *_: [left])
+    assert local_status._cluster(cluster, []).detail == f"process {name} is not there"
+    assert asked == []
+    with socket.create_server((LOOPBACK, int(left.rpartition(":")[2]))):
+        local_status._cluster(cluster, [])
+    assert asked == [there.name]
+
 
 def answers(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> Callable[[], dict[str, dict[str, Any]]]:
     """Connect with one task, which is in the next of these states at each question, and stays in the last one."""

@@ -136,12 +136,19 @@ def _answering(processes: list[ProcessState], groups: Sequence[str]) -> list[str
     return [group for group in groups if group in alive]
 
 
+def _may_answer(cluster: LocalCluster, processes: list[ProcessState]) -> bool:
+    if processes:
+        return bool(_answering(processes, cluster.node_names()))
+    # A node may outlive its process manager; its replication listener is the one that is asked.
+    return not all(map(_refused, cluster.addresses(1)))
+
+
 def _cluster(cluster: LocalCluster, processes: list[ProcessState]) -> Health:
     region, names = cluster.region.name, cluster.process_names()
     full = tuple(_full_disks(cluster.disks, region))
     down = [*(one.cause for one in full), *_not_running(processes, names)]
     causes = (*full, *_process_causes(processes, names, region))
-    if processes and not _answering(processes, cluster.node_names()):
+    if not _may_answer(cluster, processes):
         return Health("Kafka", cluster.name, False, "Down", "; ".join(down), causes)
     try:
         with admin_client(cluster, LOOK_SECONDS) as admin:
