@@ -20,9 +20,10 @@ import psutil
 from loosehanger.errors import LabError
 from loosehanger.paths import ROOT
 from scripts.bench.common import PORT_BASE, machine, measured, table
+from scripts.bench.lifecycle import BROADCAST
 
 ARCHIVE = "installation.tar"
-PREFETCH, SETUP, PROVE = ("./lab", "prefetch"), ("./setup-03-broadcast.sh",), ("./prove.sh",)
+PREFETCH, SETUP, PROVE = ("./lab", "prefetch"), ("./lab", "setup", BROADCAST), ("./lab", "prove")
 EXPORT = ("./lab", "export-install", ARCHIVE)
 KEPT = ("LANG", "PATH", "TERM", "SSL_CERT_FILE", "PIP_", "http_proxy", "https_proxy", "no_proxy")
 """How the names of what the environment keeps begin: that of the machine, and how it reaches packages."""
@@ -65,7 +66,7 @@ def way(clone: Path, name: str, commands: Sequence[Sequence[str]]) -> list[tuple
             rows.append((name, f"`{shown}`", f"{spent.seconds:.0f}", f"{(received() - before) / 2**20:.0f}"))
             print(*rows[-1], flush=True)
     finally:
-        measured(("./cleanup.sh",), clone, environment(home))
+        measured(("./lab", "cleanup"), clone, environment(home))
     return rows
 
 
