@@ -6,6 +6,7 @@ the page says. ``./test.sh tests/lab/test_lab_page.py -k 03-broadcast`` for one 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -112,11 +113,19 @@ class LabPage:
             self._reader.page.context.close()
             self._reader = None
 
-    def without_console(self) -> None:
-        """Takes back what the browser complained of while the console was away, with a lost region or for a restart."""
-        if self._reader:
-            self._reader.page.evaluate("0")  # which brings the complaints that are under way
-            self._reader.said[:] = [one for one in self._reader.said if "ERR_CONNECTION_REFUSED" not in one]
+    @contextlib.contextmanager
+    def without_console(self) -> Iterator[None]:
+        """Takes back what the browser complains of while a set-up or a stage stops the console, and nothing else."""
+        before = len(self._complaints())
+        yield
+        said = self._complaints()
+        said[before:] = [one for one in said[before:] if "ERR_CONNECTION_REFUSED" not in one]
+
+    def _complaints(self) -> list[str]:
+        if self._reader is None:
+            return []
+        self._reader.page.evaluate("0")  # which brings those that are under way
+        return self._reader.said
 
     def press(self, name: str) -> str:
         """Presses a button of the exercise, and waits until that is done; returns the outcome."""
@@ -229,10 +238,9 @@ def in_a_terminal(learner: LabPage, command: str, kit: Kit, terminal: Terminal) 
         learner.leave()
     if command.startswith("./lab setup") and not (kit.home / "access" / "lab.json").exists():
         command += f" -e {OPERATOR}"
-    done = terminal.run(command, COMMAND_SECONDS)
-    if command.startswith(("./lab setup", "./lab stage")):
-        learner.without_console()
-    return done
+    may_stop_it = command.startswith(("./lab setup", "./lab stage"))
+    with learner.without_console() if may_stop_it else contextlib.nullcontext():
+        return terminal.run(command, COMMAND_SECONDS)
 
 
 def everybody_can_read(page: Page) -> None:
