@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +24,14 @@ from loosehanger.paths import ROOT, lab_home
 from loosehanger.platforms.java import Java
 from loosehanger.platforms.local.apply import apply, delete, delete_region, erase
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
-from loosehanger.platforms.local.processes import kill_everything, marked_processes, states, stop_everything, tail
+from loosehanger.platforms.local.processes import (
+    MARK,
+    kill_everything,
+    marked_processes,
+    states,
+    stop_everything,
+    tail,
+)
 from loosehanger.platforms.local.region import LocalRegion
 from loosehanger.platforms.local.services import ServiceAddresses, offer, resolve
 
@@ -176,10 +187,65 @@ def test_a_region_dies_as_a_whole_and_stays_dead(region: LocalRegion) -> None:
     assert killed is not None
     # The process manager among them, which would have started the program again.
     assert killed.processes == len(before) == 2
-    assert not any(psutil.pid_exists(process.pid) and process.is_running() for process in before)
+    # Who is responsible for them may not have noticed yet.
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in before)
     assert states(region) == []
     assert region.resource("Deployment", "writer"), "what it had is still there, as after a power cut"
     assert kill_everything(region) is None
+
+
+def test_a_region_is_dead_where_its_dead_processes_have_a_parent_that_never_looks(region: LocalRegion) -> None:
+    # As in a container whose first process is not made for that.
+    starts = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print(1, flush=True); sys.stdin.read()"
+    before = {name: value for name, value in os.environ.items() if name != MARK}
+    started = "import os, sys; os.environ[sys.argv[1]] = sys.argv[2]; exec(sys.argv[3])"
+    command = [sys.executable, "-c", started, MARK, str(region.folder), starts]
+    with subprocess.Popen(command, env=before, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdin
+        assert parent.stdout
+        assert parent.stdout.read(1)
+        (child,) = psutil.Process(parent.pid).children()
+        killed = kill_everything(region)
+        assert killed is not None
+        assert killed.processes == 1
+        assert child.status() == psutil.STATUS_ZOMBIE
+        assert not stop_everything(region, bound=60)
+        parent.stdin.close()
+
+
+WAITS_FOR_THE_OTHER = """\
+import pathlib, signal, sys, time
+mine, other = (pathlib.Path(f"{sys.argv[1]}/{name}") for name in (sys.argv[2], sys.argv[3]))
+def end(*_):
+    mine.touch()
+    while not other.exists(): time.sleep(0.01)
+    mine.with_suffix(".met").touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_programs_that_end_do_so_at_once(region: LocalRegion, tmp_path: Path) -> None:
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS_FOR_THE_OTHER)
+    text = next(document for document in yaml.safe_load_all(TEXT) if document["kind"] == "Deployment")
+    both = []
+    for mine, other in (("writer", "reader"), ("reader", "writer")):
+        document = copy.deepcopy(text)
+        document["metadata"]["name"] = mine
+        pod = document["spec"]["template"]["spec"]
+        pod["terminationGracePeriodSeconds"] = 5
+        pod["containers"][0]["command"] = ["python", str(script), "/var/lib/notes", mine, other]
+        both.append(document)
+    apply(region, [*manifests(without="Deployment"), *read_manifests("a", yaml.safe_dump_all(both))], ready_seconds=60)
+    for document in both:
+        document["spec"]["replicas"] = 0
+    apply(region, list(read_manifests("a", yaml.safe_dump_all(both))), ready_seconds=60)
+    assert states(region) == []
+    notes = region.volumes / "notes"
+    assert sorted(path.name for path in notes.glob("*.met")) == ["reader.met", "writer.met"]
 
 
 def test_of_a_region_that_is_erased_nothing_is_left_but_the_record_of_it(region: LocalRegion) -> None:

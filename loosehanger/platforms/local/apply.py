@@ -317,17 +317,22 @@ def _apply_users(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str
     return changed
 
 
-def _apply_processes(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+def _apply_mirrors(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
     changed = []
     for manifest in manifests:
         touched = region.store(manifest.document)
-        match manifest.resource:
-            case KafkaMirrorMaker2() as mirror:
-                touched |= LocalMirrorMaker(region, mirror).apply()
-            case Deployment() as deployment:
-                touched |= LocalProgram(region, deployment).apply()
+        if isinstance(manifest.resource, KafkaMirrorMaker2):
+            touched |= LocalMirrorMaker(region, manifest.resource).apply()
         changed += [manifest.resource.reference] if touched else []
     return changed
+
+
+def _apply_programs(region: LocalRegion, manifests: Sequence[Manifest]) -> list[str]:
+    """Applies all programs at once: a switch waits for the slowest to stop, and not for one after the other."""
+    programs = [LocalProgram(region, one.resource) for one in manifests if isinstance(one.resource, Deployment)]
+    touched = {manifest.resource.metadata.name for manifest in manifests if region.store(manifest.document)}
+    touched |= processes.run_together(region, [program.process for program in programs])
+    return [program.deployment.reference for program in programs if program.name in touched]
 
 
 _APPLY: dict[type, Callable[[LocalRegion, Sequence[Manifest]], list[str]]] = {
@@ -339,6 +344,6 @@ _APPLY: dict[type, Callable[[LocalRegion, Sequence[Manifest]], list[str]]] = {
     Kafka: _apply_clusters,
     KafkaTopic: _apply_topics,
     KafkaUser: _apply_users,
-    KafkaMirrorMaker2: _apply_processes,
-    Deployment: _apply_processes,
+    KafkaMirrorMaker2: _apply_mirrors,
+    Deployment: _apply_programs,
 }

@@ -18,7 +18,7 @@ from loosehanger.platforms.local.processes import Process, ProcessState
 from loosehanger.platforms.local.region import LocalRegion
 
 _STEADY_SECONDS = 3
-"""Seconds a program must have been running to count as stable."""
+"""Seconds a program that listens on no port must have been running to count as stable."""
 _CONNECTED_SECONDS = 30
 """Seconds to wait for a program to connect to its cluster."""
 
@@ -47,15 +47,20 @@ class LocalProgram:
         container = self.deployment.spec.template.spec.containers[0]
         return {variable.name: self._local(variable.value) for variable in container.env}
 
-    def apply(self) -> bool:
-        """Brings the program into the manifest's state; True when that changed anything."""
+    @property
+    def process(self) -> Process:
+        """The program as the process manager runs it.
+
+        Raises:
+            LabError: a secret, a volume or a service that it names does not exist.
+        """
         pod = self.deployment.spec.template.spec
         container = pod.containers[0]
         python = Path(sys.executable)
         path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
         own = {"PATH": path, "PYTHONPATH": self.region.python_path, "PYTHONUNBUFFERED": "1"}
         own |= {CLIENT: self.deployment.reference, "LAB_HOME": str(lab_home())}
-        process = Process(
+        return Process(
             name=self.name,
             command=[self._local(word) for word in (*container.command, *container.args)],
             priority=processes.PROGRAM,
@@ -65,7 +70,6 @@ class LocalProgram:
             copies=self.deployment.spec.replicas,
             stop_seconds=pod.termination_grace_period_seconds,
         )
-        return processes.run(self.region, process)
 
     def lacks(self, states: Iterable[ProcessState], refusing: Collection[str] = ()) -> str | None:
         """Returns why the program is not ready; None if it is.
@@ -91,9 +95,10 @@ class LocalProgram:
     def _lacks(self, state: ProcessState) -> str | None:
         if state.state != "RUNNING":
             return f"{state.name} is {state.state}; its log says: {processes.tail(state.log)}"
-        if state.seconds < _STEADY_SECONDS:
-            return f"{state.name} has just started; its log says: {processes.tail(state.log)}"
         container = self.deployment.spec.template.spec.containers[0]
+        # One that listens has read its settings.
+        if state.seconds < _STEADY_SECONDS and not container.ports:
+            return f"{state.name} has just started; its log says: {processes.tail(state.log)}"
         connections = processes.connections(state.pid)
         listening = {found.laddr.port for found in connections if found.status == psutil.CONN_LISTEN}
         if missing := {port.container_port for port in container.ports} - listening:

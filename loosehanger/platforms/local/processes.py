@@ -15,8 +15,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,10 @@ _SOCKET_OF_THE_MANAGER = f"/proc/self/cwd/{_SOCKET}"
 """supervisord requires an absolute path, and a socket's path may have 107 bytes: so the path leads through its working
 directory, the region's folder. A symbolic link in the temporary folder would be short too, but supervisord deletes its
 socket when it stops, and by then another user may have recreated the link."""
+_ENDED_STATES = ("STOPPED", "EXITED", "FATAL")
+_STOP_SECONDS = 330
+"""Seconds that processes may take to stop, more than a manifest may give one before it is killed."""
+_LOOK_SECONDS = 0.05
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TZ", "USER")
 """Variables that programs inherit from the set-up's environment; the others may hold secrets."""
 
@@ -115,18 +119,30 @@ def run(region: LocalRegion, process: Process, *, when: bool = True) -> bool:
         process: the process.
         when: False to remove it instead.
     """
-    path = _program_file(region, process.name)
-    if not when or process.copies == 0:
-        return remove(region, [process.name])
+    return bool(run_together(region, [process if when else replace(process, copies=0)]))
+
+
+def run_together(region: LocalRegion, wanted: Sequence[Process]) -> set[str]:
+    """Defines and starts processes, and removes those without a copy; those that end or restart stop all at once.
+
+    Returns:
+        The names of the processes that were changed.
+    """
+    kept = [process for process in wanted if process.copies]
+    changed = remove(region, [process.name for process in wanted if not process.copies])
+    if not kept:
+        return changed
     make_folder(region.temporary)
-    changed = write_file(path, process.render(region))
-    changed |= _ensure_supervisor(region)
+    changed |= {one.name for one in kept if write_file(_program_file(region, one.name), one.render(region))}
+    if _ensure_supervisor(region):
+        changed |= {process.name for process in kept}
     with _supervisor(region) as supervisor:
-        changed |= _update(supervisor)
+        changed |= _update(region, supervisor)
+        names = {process.name for process in kept}
         for info in supervisor.getAllProcessInfo():
-            if info["group"] == process.name and info["statename"] in ("STOPPED", "EXITED", "FATAL"):
+            if info["group"] in names and info["statename"] in _ENDED_STATES:
                 _ignoring_faults(supervisor.startProcess, f"{info['group']}:{info['name']}", False)
-                changed = True
+                changed.add(info["group"])
     return changed
 
 
@@ -136,24 +152,21 @@ def restarts(region: LocalRegion, process: Process) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") != process.render(region)
 
 
-def remove(region: LocalRegion, names: Iterable[str]) -> bool:
-    """Stops processes, all at once, and removes their definitions; True when there was anything to remove."""
+def remove(region: LocalRegion, names: Iterable[str]) -> set[str]:
+    """Stops processes, all at once, and removes their definitions; returns the names of those that were there."""
     wanted = set(names)
-    files = [path for name in wanted if (path := _program_file(region, name)).exists()]
-    for path in files:
-        path.unlink()
-    known: list[str] = []
-    if is_supervised(region):
+    found = {name for name in wanted if _program_file(region, name).exists()}
+    for name in found:
+        _program_file(region, name).unlink()
+    if wanted and is_supervised(region):
         with _supervisor(region) as supervisor:
             # An interrupt here leaves a deleted file, and no more.
-            known = sorted({info["group"] for info in supervisor.getAllProcessInfo()} & wanted)
-            for name in known:
-                _ignoring_faults(supervisor.stopProcessGroup, name, False)
+            known = {info["group"] for info in supervisor.getAllProcessInfo()} & wanted
             if known:
-                # supervisor kills each process that does not stop within its bound.
-                wait_for(lambda: _stopping(supervisor, known), 330, f"{region.name}: stopping processes")
-                _update(supervisor)
-    return bool(files or known)
+                _stop(region, supervisor, known)
+                _update(region, supervisor)
+            found |= known
+    return found
 
 
 @dataclass(frozen=True)
@@ -218,12 +231,12 @@ def stop_everything(region: LocalRegion, bound: float) -> bool:
         for process in ours:
             _signal(process, signal.SIGTERM)
     deadline = time.monotonic() + bound
-    _, left = psutil.wait_procs(ours, timeout=bound)
+    _left_after(ours, bound)
     # Processes started in the meantime carry the mark too.
     while left := [*marked_processes(region)]:
         for process in left:
             _signal(process, signal.SIGKILL)
-        psutil.wait_procs(left, timeout=5)
+        _left_after(left, 5)
         if time.monotonic() > deadline + 15:
             pids = ", ".join(str(process.pid) for process in left)
             raise LabError(f"{region.name}: processes {pids} do not stop; kill them and run this again")
@@ -257,8 +270,7 @@ def kill_everything(region: LocalRegion) -> Killed | None:
     at_ms = time.time_ns() // 1_000_000
     for process in ours:
         _signal(process, signal.SIGKILL)
-    _, left = psutil.wait_procs(ours, timeout=10)
-    if left:
+    if left := _left_after(ours, 10):
         alive = ", ".join(str(process.pid) for process in left)
         raise LabError(f"{region.name}: processes {alive} do not stop; kill them and run this again")
     return Killed(at_ms, len(ours))
@@ -286,8 +298,7 @@ def halt(region: LocalRegion, program: str) -> None:
     if not is_supervised(region):
         return
     with _supervisor(region) as supervisor:
-        _ignoring_faults(supervisor.stopProcessGroup, program, False)
-        wait_for(lambda: _stopping(supervisor, [program]), 60, f"{region.name}: stopping {program}")
+        _stop(region, supervisor, [program])
 
 
 def resume(region: LocalRegion, program: str) -> None:
@@ -300,6 +311,24 @@ def resume(region: LocalRegion, program: str) -> None:
         raise LabError(f"{region.name}: nothing is running; run the set-up again")
     with _supervisor(region) as supervisor:
         _ignoring_faults(supervisor.startProcessGroup, program, False)
+
+
+def _left_after(ours: Sequence[psutil.Process], bound: float) -> list[psutil.Process]:
+    """Waits until processes have ended; returns those that have not after ``bound`` seconds."""
+    deadline, left = time.monotonic() + bound, list(ours)
+    while left and time.monotonic() < deadline:
+        _, running = psutil.wait_procs(left, timeout=_LOOK_SECONDS)
+        left = [process for process in running if not _has_ended(process)]
+    return left
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended; its parent need not have noticed, as a container's first process may never do."""
+    try:
+        # Other threads of one whose first thread has ended still hold its ports and files.
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() == 1
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _is_relay(process: psutil.Process) -> bool:
@@ -489,24 +518,32 @@ def _configuration(region: LocalRegion) -> str:
     return "\n".join(lines)
 
 
-def _stopping(supervisor: Any, groups: Sequence[str]) -> str | None:
-    names = [
-        info["name"]
-        for info in supervisor.getAllProcessInfo()
-        if info["group"] in groups and info["statename"] not in ("STOPPED", "EXITED", "FATAL")
-    ]
-    return ", ".join(names) or None
+def _stop(region: LocalRegion, supervisor: Any, groups: Collection[str]) -> None:
+    """Stops groups of processes, all at once."""
+
+    def stopping() -> str | None:
+        names = [
+            info["name"]
+            for info in supervisor.getAllProcessInfo()
+            if info["group"] in groups and info["statename"] not in _ENDED_STATES
+        ]
+        return ", ".join(names) or None
+
+    for name in groups:
+        _ignoring_faults(supervisor.stopProcessGroup, name, False)
+    # supervisor kills each process that does not stop within its own bound.
+    wait_for(stopping, _STOP_SECONDS, f"{region.name}: stopping processes")
 
 
-def _update(supervisor: Any) -> bool:
-    """Makes supervisor reload its configuration and apply the changes."""
+def _update(region: LocalRegion, supervisor: Any) -> set[str]:
+    """Makes supervisor reload its configuration and apply the changes; returns the names of what differed."""
     added, changed, removed = supervisor.reloadConfig()[0]
+    _stop(region, supervisor, [*removed, *changed])
     for name in [*removed, *changed]:
-        _ignoring_faults(supervisor.stopProcessGroup, name)
         _ignoring_faults(supervisor.removeProcessGroup, name)
     for name in [*changed, *added]:
         _ignoring_faults(supervisor.addProcessGroup, name)
-    return bool(added or changed or removed)
+    return {*added, *changed, *removed}
 
 
 def _ignoring_faults(method: Callable[..., Any], *arguments: Any) -> None:
