@@ -25,4 +25,4 @@ def wait_for(condition: Callable[[], str | None], bound: float, what: str) -> No
         if time.monotonic() >= deadline:
             raise LabError(f"{what}: not within {bound:.0f} seconds: {missing}")
         time.sleep(pause)  # Between two attempts; the condition decides when to stop.
-        pause = min(pause * 1.3, 0.5)
+        pause = min(pause * 1.3, 0.25)

@@ -164,6 +164,17 @@ def test_a_program_is_ready_when_it_has_a_connection_to_its_cluster(region: Loca
         apply(region, ends("import time; time.sleep(600)", "KAFKA_BOOTSTRAP_SERVERS"), ready_seconds=6)
 
 
+def test_a_program_that_ends_soon_after_it_connects_is_not_ready(region: LocalRegion) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as cluster:
+        # As one does whose password is refused, after a while of loading.
+        refused = (
+            "import socket, sys, time; time.sleep(1.2); "
+            f"s = socket.create_connection({cluster.getsockname()}); time.sleep(0.5); sys.exit('error: refused')"
+        )
+        with pytest.raises(LabError, match=r"not within 8 seconds: writer "):
+            apply(region, ends(refused, "KAFKA_BOOTSTRAP_SERVERS"), ready_seconds=8)
+
+
 def test_a_program_whose_end_was_interrupted_ends_the_next_time(region: LocalRegion) -> None:
     apply(region, manifests(), ready_seconds=120)
     # What an interrupted end leaves: the file is gone, and the process manager does not know it yet.

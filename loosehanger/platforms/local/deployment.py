@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from loosehanger.platforms.local.processes import Process, ProcessState
 from loosehanger.platforms.local.region import LocalRegion
 
 _STEADY_SECONDS = 3
-"""Seconds a program that listens on no port must have been running to count as stable."""
+"""Seconds a program that neither listens nor connects must have been running to count as stable."""
+_ACCEPTED_SECONDS = 1.0
+"""Seconds of a connection after which a program counts as signed in: one that is refused ends at once."""
 _CONNECTED_SECONDS = 30
 """Seconds to wait for a program to connect to its cluster."""
 
@@ -30,6 +33,8 @@ class LocalProgram:
         self.region = region
         self.deployment = deployment
         self.name = deployment.metadata.name
+        self._connected: dict[int, float] = {}
+        """When each process, by its identifier, was first seen with a connection, on the monotonic clock."""
 
     @property
     def log(self) -> Path:
@@ -96,16 +101,21 @@ class LocalProgram:
         if state.state != "RUNNING":
             return f"{state.name} is {state.state}; its log says: {processes.tail(state.log)}"
         container = self.deployment.spec.template.spec.containers[0]
-        # One that listens has read its settings.
-        if state.seconds < _STEADY_SECONDS and not container.ports:
+        connects = any(variable.name == "KAFKA_BOOTSTRAP_SERVERS" for variable in container.env)
+        # What listens or connects has read its settings.
+        if state.seconds < _STEADY_SECONDS and not container.ports and not connects:
             return f"{state.name} has just started; its log says: {processes.tail(state.log)}"
         connections = processes.connections(state.pid)
         listening = {found.laddr.port for found in connections if found.status == psutil.CONN_LISTEN}
         if missing := {port.container_port for port in container.ports} - listening:
             return f"{state.name} does not listen on port {min(missing)}; its log says: {processes.tail(state.log)}"
-        waits = state.seconds < _CONNECTED_SECONDS and any(v.name == "KAFKA_BOOTSTRAP_SERVERS" for v in container.env)
-        if waits and not any(found.status == psutil.CONN_ESTABLISHED for found in connections):
-            return f"{state.name} has no connection to its cluster; its log says: {processes.tail(state.log)}"
+        if connects and state.seconds < _CONNECTED_SECONDS:
+            if not any(found.status == psutil.CONN_ESTABLISHED for found in connections):
+                self._connected.pop(state.pid, None)
+                return f"{state.name} has no connection to its cluster; its log says: {processes.tail(state.log)}"
+            since = self._connected.setdefault(state.pid, time.monotonic())
+            if state.seconds < _STEADY_SECONDS and time.monotonic() - since < _ACCEPTED_SECONDS:
+                return f"{state.name} has just connected; its log says: {processes.tail(state.log)}"
         return None
 
     def delete(self) -> None:
