@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import socket
 import subprocess
@@ -108,6 +109,36 @@ def ends(code: str, *more: str) -> list[Manifest]:
     container["command"] = ["python", "-c", code]
     container["env"] += [{"name": name, "value": "127.0.0.1:1"} for name in more]
     return [*manifests(without="Deployment"), *read_manifests("file.yaml", yaml.safe_dump(document))]
+
+
+ODD = ['{"a": 1}', "one\ntwo", "a ; b", "# 100%(x)s", "it's", "$HOME `id` \\", "é", ""]
+
+
+def test_a_command_and_its_environment_arrive_as_they_are_written(tmp_path: Path) -> None:
+    # A folder's name, too, has what the process manager takes for a comment.
+    region = LocalRegion(tmp_path / "kit #2 ; new", ROOT, "region-a", 0)
+    document = yaml.safe_load(TEXT.split("---")[2])
+    container = document["spec"]["template"]["spec"]["containers"][0]
+    code = """
+import json, os, pathlib, sys, time
+odd = [os.environ[f"ODD_{number}"] for number in range(int(sys.argv[2]))]
+pathlib.Path(sys.argv[1], "got").write_text(json.dumps([sys.argv[3:], odd]))
+time.sleep(600)
+"""
+    container["command"] = ["python", "-c", code]
+    container["args"] = ["/var/lib/notes", str(len(ODD)), *ODD]
+    container["env"] = [{"name": f"ODD_{number}", "value": value} for number, value in enumerate(ODD)]
+    try:
+        apply(
+            region,
+            [*manifests(without="Deployment"), *read_manifests("file.yaml", yaml.safe_dump(document))],
+            ready_seconds=60,
+        )
+        assert json.loads((region.volumes / "notes" / "got").read_text()) == [ODD, ODD]
+        (state,) = states(region)
+        assert state.log.exists()
+    finally:
+        delete_region(region, bound=60)
 
 
 def test_java_leaves_nothing_in_the_machines_temporary_folder(tmp_path: Path) -> None:

@@ -470,19 +470,6 @@ def test_connectors_of_a_mirror_must_agree_on_where_offsets_are_kept() -> None:
     assert isinstance(manifest.resource, KafkaMirrorMaker2)
 
 
-@pytest.mark.parametrize("value", ['say "so"', "one\ntwo"])
-def test_what_no_program_can_be_given_is_refused_before_anything_starts(value: str) -> None:
-    container = {"name": "p", "image": "i", "command": ["c"], "env": [{"name": "A", "value": value}]}
-    content = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "p", "namespace": "europe"},
-        "spec": {"template": {"spec": {"containers": [container]}}},
-    }
-    with pytest.raises(WrongUseError, match="a quotation mark or a line break cannot be given to a program"):
-        read(yaml.safe_dump(content))
-
-
 @pytest.mark.parametrize("path", MIRRORS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_mirror_is_stopped_by_a_megabyte_that_was_packed_into_a_kilobyte(path: Path) -> None:
     for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):

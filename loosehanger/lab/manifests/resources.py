@@ -835,17 +835,11 @@ class KafkaMirrorMaker2(Resource):
     spec: KafkaMirrorMaker2Spec
 
 
-def _one_line(value: str) -> str:
-    if '"' in value or "\n" in value:
-        raise ValueError("a quotation mark or a line break cannot be given to a program here")
-    return value
-
-
 class EnvironmentVariable(ResourceModel):
     """An environment variable."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-    value: Annotated[str, AfterValidator(_one_line)] = ""
+    value: str = ""
 
 
 class VolumeMount(ResourceModel):

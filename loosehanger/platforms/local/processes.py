@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -51,6 +52,22 @@ _STOP_SECONDS = 330
 _LOOK_SECONDS = 0.05
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PYTHONPYCACHEPREFIX", "TZ", "USER")
 """Variables that programs inherit from the set-up's environment; the others may hold secrets."""
+_CONFIGURATION = f"""\
+[unix_http_server]
+file={_SOCKET_OF_THE_MANAGER}
+chmod=0600
+[supervisord]
+logfile=logs/{_MANAGER_LOG}
+logfile_maxbytes=5MB
+logfile_backups=1
+pidfile=supervisor.pid
+nocleanup=true
+umask=077
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
+[include]
+files=programs/*.conf
+"""
 
 
 @dataclass(frozen=True)
@@ -68,23 +85,28 @@ class Process:
     stop_seconds: int = 15
     """Seconds it may take to stop before it is killed."""
 
+    def script(self, region: LocalRegion) -> str:
+        """Returns the shell script that becomes the program.
+
+        Words of a command and of its environment may have any character: supervisor's configuration has no line
+        breaks, and takes what follows a blank and a semicolon or number sign for a comment.
+        """
+        environment = {**self.environment, "TMPDIR": str(region.temporary)}
+        words = ["env", *(f"{name}={value}" for name, value in environment.items()), *self.command]
+        return f"cd {shlex.quote(str(self.directory))} && exec {shlex.join(words)}\n"
+
     def render(self, region: LocalRegion) -> str:
-        """Returns its section of supervisor's configuration."""
-        own = {MARK: str(region.folder), "LAB_DIGEST": self.digest, "TMPDIR": str(region.temporary)}
-        environment = {**self.environment, **own}
-        if self.copies > 1:
-            environment["LAB_COPY"] = "%(process_num)d"
-        pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in environment.items())
-        log = f"{self.name}-%(process_num)d.log" if self.copies > 1 else f"{self.name}.log"
+        """Returns its section of supervisor's configuration; the mark is in supervisor's own environment."""
+        several = self.copies > 1
+        copy = ',LAB_COPY="%(process_num)d"' if several else ""
         return "\n".join(
             [
                 f"[program:{self.name}]",
-                f"command={' '.join(_quoted(word) for word in self.command)}",
-                f"directory={_escaped(str(self.directory))}",
-                f"environment={pairs}",
+                f"command=/bin/sh programs/{self.name}.sh",
+                f'environment=LAB_DIGEST="{digest(self.digest, self.script(region))}"{copy}',
                 f"priority={self.priority}",
                 f"numprocs={self.copies}",
-                *(["process_name=%(program_name)s-%(process_num)d"] if self.copies > 1 else []),
+                *(["process_name=%(program_name)s-%(process_num)d"] if several else []),
                 "autostart=true",
                 "autorestart=true",
                 "startsecs=1",
@@ -94,7 +116,7 @@ class Process:
                 "stopasgroup=true",
                 "killasgroup=true",
                 "redirect_stderr=true",
-                f"stdout_logfile={_escaped(str(region.logs / log))}",
+                f"stdout_logfile=logs/{self.name}{'-%(process_num)d' if several else ''}.log",
                 "stdout_logfile_maxbytes=10MB",
                 "stdout_logfile_backups=2",
                 "",
@@ -133,7 +155,10 @@ def run_together(region: LocalRegion, wanted: Sequence[Process]) -> set[str]:
     if not kept:
         return changed
     make_folder(region.temporary)
-    changed |= {one.name for one in kept if write_file(_program_file(region, one.name), one.render(region))}
+    for process in kept:
+        write_file(_program_file(region, process.name, ".sh"), process.script(region))
+        if write_file(_program_file(region, process.name), process.render(region)):
+            changed.add(process.name)
     if _ensure_supervisor(region):
         changed |= {process.name for process in kept}
     with _supervisor(region) as supervisor:
@@ -158,6 +183,7 @@ def remove(region: LocalRegion, names: Iterable[str]) -> set[str]:
     found = {name for name in wanted if _program_file(region, name).exists()}
     for name in found:
         _program_file(region, name).unlink()
+        _program_file(region, name, ".sh").unlink(missing_ok=True)
     if wanted and is_supervised(region):
         with _supervisor(region) as supervisor:
             # An interrupt here leaves a deleted file, and no more.
@@ -206,7 +232,7 @@ def states(region: LocalRegion) -> list[ProcessState]:
                 info["statename"],
                 info["pid"],
                 max(0, info["now"] - info["start"]) if info["pid"] else 0,
-                Path(info["stdout_logfile"]),
+                region.folder / info["stdout_logfile"],
                 0 if info["pid"] else info["stop"],
             )
             for info in supervisor.getAllProcessInfo()
@@ -448,8 +474,8 @@ def _last_error(lines: list[str]) -> str:
     return ""
 
 
-def _program_file(region: LocalRegion, name: str) -> Path:
-    return region.folder / "programs" / f"{name}.conf"
+def _program_file(region: LocalRegion, name: str, suffix: str = ".conf") -> Path:
+    return region.folder / "programs" / f"{name}{suffix}"
 
 
 @contextlib.contextmanager
@@ -480,7 +506,7 @@ def _ensure_supervisor(region: LocalRegion) -> bool:
     stop_everything(region, bound=10)
     make_folder(region.logs)
     (region.folder / _SOCKET).unlink(missing_ok=True)
-    write_file(region.folder / "supervisor.conf", _configuration(region))
+    write_file(region.folder / "supervisor.conf", _CONFIGURATION)
     subprocess.run(
         [sys.executable, "-P", "-W", "ignore", "-m", "supervisor.supervisord", "-c", "supervisor.conf"],
         cwd=region.folder,
@@ -495,27 +521,6 @@ def _ensure_supervisor(region: LocalRegion) -> bool:
     log = region.logs / _MANAGER_LOG
     wait_for(lambda: None if is_supervised(region) else tail(log), 20, f"{region.name}: process manager")
     return True
-
-
-def _configuration(region: LocalRegion) -> str:
-    lines = [
-        "[unix_http_server]",
-        f"file={_SOCKET_OF_THE_MANAGER}",
-        "chmod=0600",
-        "[supervisord]",
-        f"logfile={_escaped(str(region.logs / 'supervisor.log'))}",
-        "logfile_maxbytes=5MB",
-        "logfile_backups=1",
-        f"pidfile={_escaped(str(region.folder / 'supervisor.pid'))}",
-        "nocleanup=true",
-        "umask=077",
-        "[rpcinterface:supervisor]",
-        "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
-        "[include]",
-        "files=programs/*.conf",
-        "",
-    ]
-    return "\n".join(lines)
 
 
 def _stop(region: LocalRegion, supervisor: Any, groups: Collection[str]) -> None:
@@ -550,15 +555,3 @@ def _ignoring_faults(method: Callable[..., Any], *arguments: Any) -> None:
     # A fault here means that the process already is in the desired state.
     with contextlib.suppress(Fault):
         method(*arguments)
-
-
-def _escaped(text: str) -> str:
-    if '"' in text or "\n" in text:
-        raise LabError(f"a quotation mark or a line break cannot be given to a program: {text!r}")
-    return text.replace("%", "%%")
-
-
-def _quoted(word: str) -> str:
-    # supervisor splits a command as a shell does.
-    escaped = word.replace("%", "%%")
-    return escaped if escaped.replace("%", "").isalnum() else "'" + escaped.replace("'", "'\"'\"'") + "'"
