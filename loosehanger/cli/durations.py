@@ -22,9 +22,9 @@ class Durations:
         self._file = home / "venv" / "durations.json"
 
     def last(self, what: str) -> float | None:
-        """The seconds that it took last time; None where that is not known."""
+        """The seconds that it took last time; None where that is not known, or was less than one."""
         found = self._read().get(what)
-        return float(found) if isinstance(found, int | float) and found > 0 else None
+        return float(found) if isinstance(found, int | float) and found >= 1 else None
 
     def keep(self, what: str, seconds: float) -> None:
         """Records a duration. An estimate is not worth a failure, so a write error is ignored."""

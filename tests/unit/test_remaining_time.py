@@ -94,7 +94,7 @@ def test_a_set_up_names_what_it_took_the_last_time(
     assert Durations(tmp_path).last(key) == before
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": "b"}', '{"a": -1}'])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": "b"}', '{"a": -1}', '{"a": 0.1}'])
 def test_durations_that_cannot_be_read_are_not_known(tmp_path: Path, text: str) -> None:
     (tmp_path / "venv").mkdir()
     (tmp_path / "venv" / "durations.json").write_text(text, encoding="utf-8")
