@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from loosehanger.arguments import Parser
-from loosehanger.cli import class_archives, exercise, jobs, links, status
+from loosehanger.cli import class_archives, exercise, jobs, links
 from loosehanger.cli.cleaning import cleanup
 from loosehanger.cli.command_line import COMMANDS, KAFKA_TOOLS, wants_help
 from loosehanger.cli.credentials import connection_of, show_credentials
@@ -256,8 +256,16 @@ def diff(arguments: Sequence[str]) -> int:
     return diff_command.run(load_lab(), COMMANDS["diff"].parse(arguments))
 
 
+def show_status(arguments: Sequence[str]) -> int:
+    """Shows the health of everything: see ``status --help``."""
+    from loosehanger.cli import status  # slow to import
+
+    return status.run(arguments)
+
+
 def doctor(arguments: Sequence[str]) -> int:
     """Checks the machine and the lab that is set up: see ``doctor --help``."""
+    from loosehanger.cli import status  # slow to import
     from loosehanger.cli.doctor import examine
 
     COMMANDS["doctor"].parse(arguments)
@@ -469,7 +477,7 @@ RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "scenarios": scenarios,
     "setup": setup,
     "stage": stage,
-    "status": status.run,
+    "status": show_status,
     "diff": diff,
     "open": open_console,
     "consume": consume,

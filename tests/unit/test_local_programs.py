@@ -141,6 +141,18 @@ time.sleep(600)
         delete_region(region, bound=60)
 
 
+def test_a_program_does_not_restart_for_the_path_of_another_terminal(
+    region: LocalRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply(region, manifests(), ready_seconds=120)
+    before = [state.pid for state in states(region)]
+    monkeypatch.setenv("PATH", f"{region.folder}:{os.environ['PATH']}")
+    assert apply(region, manifests(), ready_seconds=120).changed == []
+    assert [state.pid for state in states(region)] == before
+    environment = psutil.Process(before[0]).environ()
+    assert environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
 def test_java_leaves_nothing_in_the_machines_temporary_folder(tmp_path: Path) -> None:
     options = JvmOptions.model_validate({"-XX": {"UsePerfData": "true"}})
     words = Java(tmp_path).command("kafka.Kafka", options=options, heap="64m", system={}, temporary=tmp_path / "tmp")

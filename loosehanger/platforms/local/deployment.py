@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Collection, Iterable
@@ -61,9 +60,7 @@ class LocalProgram:
         """
         pod = self.deployment.spec.template.spec
         container = pod.containers[0]
-        python = Path(sys.executable)
-        path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])
-        own = {"PATH": path, "PYTHONPATH": self.region.python_path, "PYTHONUNBUFFERED": "1"}
+        own = {"PYTHONPATH": self.region.python_path, "PYTHONUNBUFFERED": "1"}
         own |= {CLIENT: self.deployment.reference, "LAB_HOME": str(lab_home())}
         return Process(
             name=self.name,
@@ -74,6 +71,7 @@ class LocalProgram:
             digest=processes.digest(*self._secrets()),
             copies=self.deployment.spec.replicas,
             stop_seconds=pod.termination_grace_period_seconds,
+            tools=Path(sys.executable).parent,
         )
 
     def lacks(self, states: Iterable[ProcessState], refusing: Collection[str] = ()) -> str | None:

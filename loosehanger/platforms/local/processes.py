@@ -84,6 +84,8 @@ class Process:
     copies: int = 1
     stop_seconds: int = 15
     """Seconds it may take to stop before it is killed."""
+    tools: Path | None = None
+    """A folder of commands that come before those of the process manager's PATH."""
 
     def script(self, region: LocalRegion) -> str:
         """Returns the shell script that becomes the program.
@@ -93,7 +95,8 @@ class Process:
         """
         environment = {**self.environment, "TMPDIR": str(region.temporary)}
         words = ["env", *(f"{name}={value}" for name, value in environment.items()), *self.command]
-        return f"cd {shlex.quote(str(self.directory))} && exec {shlex.join(words)}\n"
+        path = f'PATH={shlex.quote(str(self.tools))}:"$PATH" && export PATH && ' if self.tools else ""
+        return f"{path}cd {shlex.quote(str(self.directory))} && exec {shlex.join(words)}\n"
 
     def render(self, region: LocalRegion) -> str:
         """Returns its section of supervisor's configuration; the mark is in supervisor's own environment."""
