@@ -73,6 +73,9 @@ class Java:
             *_THOROUGH_LATER,
             # Java keeps counters in /tmp, and Kafka's codecs unpack native libraries there. A killed JVM leaves both.
             "-XX:-UsePerfData",
+            # Kafka keeps each listener's key in a key store in memory, which is encrypted 10,000 times over: a third of
+            # a node's start. No program of Kafka writes a key store.
+            "-Dkeystore.pkcs12.keyPbeIterationCount=1",
             *([f"-Djava.io.tmpdir={temporary}"] if temporary else []),
             *options.arguments(heap),
             *([agent] if agent else []),

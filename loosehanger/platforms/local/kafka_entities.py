@@ -42,6 +42,8 @@ from loosehanger.platforms.local.secret_store import delete_secret, read_secret,
 from loosehanger.waiting import wait_for
 
 READY_SECONDS = 60
+_RECONNECT_MS = 100
+"""The longest pause between two attempts to reach a node that is starting, in milliseconds."""
 _PASSWORD_CHARACTERS = string.ascii_letters + string.digits
 
 
@@ -60,7 +62,7 @@ def admin_client(cluster: LocalCluster, bound: float = READY_SECONDS) -> Iterato
     def connect() -> str | None:
         nonlocal client
         try:
-            client = connect_admin(connection, STARTING)
+            client = connect_admin(connection, STARTING, reconnect_backoff_max_ms=_RECONNECT_MS)
             brokers = client.describe_cluster()["brokers"]
         except (KafkaError, OSError) as error:
             if client:
