@@ -117,19 +117,19 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
     for port in _ports(region, manifests):
         if port in own or not is_taken(port):
             continue
-        # A program of the lab may have started or stopped since the query.
-        if port not in _listened_to(region) and is_taken(port):
+        # A program of the lab may have started or stopped since the query, and other regions' have few of these.
+        if port not in _listened_to(region, *map(region.peer, region.others)) and is_taken(port):
             raise WrongUseError(
                 f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
                 "for the lab: LAB_PORT_BASE=29000 (or platform_local_port_base for this region)"
             )
 
 
-def _listened_to(region: LocalRegion) -> set[int]:
-    """Returns the ports that programs of the lab listen on."""
+def _listened_to(*regions: LocalRegion) -> set[int]:
+    """Returns the ports that programs of these regions listen on."""
     return {
         connection.laddr.port
-        for process in marked_processes(region, *(region.peer(name) for name in region.others))
+        for process in marked_processes(*regions)
         for connection in _connections(process)
         if connection.status == psutil.CONN_LISTEN
     }
