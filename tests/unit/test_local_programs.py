@@ -27,6 +27,8 @@ from loosehanger.platforms.local.apply import apply, delete, delete_region, eras
 from loosehanger.platforms.local.mirror_maker import LocalMirrorMaker
 from loosehanger.platforms.local.processes import (
     MARK,
+    PROGRAM,
+    Process,
     kill_everything,
     marked_processes,
     states,
@@ -139,6 +141,13 @@ time.sleep(600)
         assert state.log.exists()
     finally:
         delete_region(region, bound=60)
+
+
+def test_the_environment_of_a_program_is_on_no_command_line(region: LocalRegion) -> None:
+    process = Process("p", ["program", "word"], PROGRAM, region.folder, {"SECRET": "a value"})
+    (command,) = [line for line in process.script(region).splitlines() if not line.startswith("export ")]
+    assert command.endswith("exec program word")
+    assert "a value" not in command + process.render(region)
 
 
 def test_a_program_does_not_restart_for_the_path_of_another_terminal(

@@ -91,12 +91,18 @@ class Process:
         """Returns the shell script that becomes the program.
 
         Words of a command and of its environment may have any character: supervisor's configuration has no line
-        breaks, and takes what follows a blank and a semicolon or number sign for a comment.
+        breaks, and takes what follows a blank and a semicolon or number sign for a comment. The environment is on no
+        command line, which every user of the machine could read.
         """
         environment = {**self.environment, "TMPDIR": str(region.temporary)}
-        words = ["env", *(f"{name}={value}" for name, value in environment.items()), *self.command]
-        path = f'PATH={shlex.quote(str(self.tools))}:"$PATH" && export PATH && ' if self.tools else ""
-        return f"{path}cd {shlex.quote(str(self.directory))} && exec {shlex.join(words)}\n"
+        return "\n".join(
+            [
+                *([f'export PATH={shlex.quote(str(self.tools))}:"$PATH"'] if self.tools else []),
+                *(f"export {name}={shlex.quote(value)}" for name, value in environment.items()),
+                f"cd {shlex.quote(str(self.directory))} && exec {shlex.join(self.command)}",
+                "",
+            ]
+        )
 
     def render(self, region: LocalRegion) -> str:
         """Returns its section of supervisor's configuration; the mark is in supervisor's own environment."""
