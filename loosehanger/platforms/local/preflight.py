@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from collections.abc import Sequence
-from typing import Any
 
 import psutil
 
@@ -117,22 +115,20 @@ def check_ports(region: LocalRegion, manifests: Sequence[Manifest]) -> None:
     for port in _ports(region, manifests):
         if port in own or not is_taken(port):
             continue
-        # A program of the lab may have started or stopped since the query, and other regions' have few of these.
-        if port not in _listened_to(region, *map(region.peer, region.others)) and is_taken(port):
+        # A program of the lab may have started or stopped since the query.
+        if port not in _listened_to(region) and is_taken(port):
             raise WrongUseError(
                 f"{region.name}: port {port} is in use by another program; end it, or choose another first port "
                 "for the lab: LAB_PORT_BASE=29000 (or platform_local_port_base for this region)"
             )
 
 
-def _listened_to(*regions: LocalRegion) -> set[int]:
-    """Returns the ports that programs of these regions listen on."""
-    return {
-        connection.laddr.port
-        for process in marked_processes(*regions)
-        for connection in _connections(process)
-        if connection.status == psutil.CONN_LISTEN
-    }
+def _listened_to(region: LocalRegion) -> set[int]:
+    """Returns the ports that programs of the lab listen on."""
+    ours = {process.pid for process in marked_processes(region, *map(region.peer, region.others))}
+    # All of the machine's at once: for each process, psutil would read the same table again.
+    listening = [found for found in psutil.net_connections(kind="tcp") if found.status == psutil.CONN_LISTEN]
+    return {found.laddr[1] for found in listening if found.pid in ours and found.laddr}
 
 
 def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
@@ -162,9 +158,3 @@ def _ports(region: LocalRegion, manifests: Sequence[Manifest]) -> list[int]:
             f"workers with {len(region.others)} other regions"
         )
     return ports
-
-
-def _connections(process: psutil.Process) -> list[Any]:
-    with contextlib.suppress(psutil.Error):
-        return list(process.net_connections(kind="tcp"))
-    return []
