@@ -112,6 +112,7 @@ def repairs() -> tuple[tuple[Any, str, Callable[..., Any]], ...]:
     return (
         (KafkaTCPTransport, "_sock_recv", _with_last_words),
         (KafkaSSLTransport, "_sock_recv", _with_last_words),
+        (KafkaTCPTransport, "_read_from_sock", _while_it_is_open),
         (KafkaSSLTransport, "handshake", _with_a_bound),
         (DefaultRecordBatch, "_read_msg", _with_any_header_name),
         (Fetcher.PartitionRecords, "_unpack_records", _with_tolerance),
@@ -417,6 +418,23 @@ def _with_last_words(receive: Callable[[Any], tuple[bytes, Any]]) -> Callable[[A
 
     sock_recv.repairs = receive  # type: ignore[attr-defined]
     return sock_recv
+
+
+def _while_it_is_open(read: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    """Ends a connection's reading when the caller closes it, where kafka-python 3.0.12 sometimes logs a defect.
+
+    What has just arrived is handed to a protocol that another thread has taken away.
+    """
+
+    async def read_from_sock(self: Any) -> None:
+        try:
+            await read(self)
+        except AttributeError:
+            if not self.is_closing():
+                raise
+
+    read_from_sock.repairs = read  # type: ignore[attr-defined]
+    return read_from_sock
 
 
 def _with_the_reason(bootstrap: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:

@@ -41,6 +41,7 @@ from loosehanger.kafka import patches
 from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import ClientLog, Tolerant, UnreadableError, prepare, repair
 from tests.batches import TOPIC, Odd, Sent, arrives, batch, consume
+from tests.closing_transport import closed_while_it_reads
 from tests.consoles import NOWHERE
 from tests.starting_cluster import Starting
 
@@ -119,6 +120,16 @@ def test_what_comes_with_the_end_of_a_connection_is_read() -> None:
         data, error = transport._sock_recv()
         assert data == b""
         assert isinstance(error, KafkaConnectionError)
+
+
+def test_reading_ends_when_the_client_is_closed() -> None:
+    prepare(lambda _: None)
+    transport = closed_while_it_reads()
+    asyncio.run(transport._read_from_sock())
+    broken = closed_while_it_reads()
+    broken.close = lambda: broken.set_protocol(None)
+    with pytest.raises(AttributeError):
+        asyncio.run(broken._read_from_sock())
 
 
 def test_a_broker_that_never_shakes_hands_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

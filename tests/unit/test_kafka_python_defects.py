@@ -39,6 +39,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from loosehanger.kafka import patches
 from tests.batches import TOPIC, Odd, Sent, arrives, batch
+from tests.closing_transport import closed_while_it_reads
 from tests.starting_cluster import Starting
 
 SHOWN: set[tuple[Any, str]] = set()
@@ -128,6 +129,17 @@ def test_data_that_arrives_with_the_end_of_a_connection_is_thrown_away(
         transport._read_from_sock().send(None)
     assert isinstance(aborted[0], KafkaConnectionError)
     assert arrived == []
+
+
+@shows(KafkaTCPTransport, "_read_from_sock")
+def test_what_arrives_while_a_client_is_closed_is_logged_as_a_defect() -> None:
+    """A client's ``close`` clears ``_protocol`` in the caller's thread, between two lines of ``_read_from_sock``.
+
+    The event loop logs "Unhandled exception in task", though nothing is wrong. Expected: reading ends.
+    """
+    transport = closed_while_it_reads()
+    with pytest.raises(AttributeError, match="data_received"):
+        asyncio.run(transport._read_from_sock())
 
 
 @shows(KafkaSSLTransport, "handshake")
