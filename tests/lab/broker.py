@@ -26,6 +26,7 @@ from loosehanger.kafka.connection import Connection
 from loosehanger.kafka.patches import AdvertisedAddressError
 from loosehanger.kafka.properties import SCRAM_LOGIN_MODULE, format_properties
 from loosehanger.paths import lab_home
+from loosehanger.platforms.java import Java
 from loosehanger.ports import free_ports
 
 from .conftest import wait_until
@@ -167,10 +168,7 @@ def java(*arguments: str, log: Path, stdin: int = subprocess.DEVNULL) -> subproc
                 *(str(lab_home() / "java" / "bin" / "java"), f"-Xmx{_HEAP}", "-Dlog4j2.level=WARN"),
                 # Killed, it would leave the native libraries that it unpacks in /tmp.
                 *("-XX:-UsePerfData", f"-Djava.io.tmpdir={log.parent}"),
-                # As the kit starts its nodes: without these a start takes twice the processor time.
-                f"-XX:SharedArchiveFile={(lab_home() / 'jars').resolve() / 'kafka.jsa'}",
-                *("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"),
-                "-Dkeystore.pkcs12.keyPbeIterationCount=1",
+                *Java(lab_home()).start_options("kafka.Kafka"),
                 *arguments,
             ],
             env={**os.environ, "CLASSPATH": os.pathsep.join(map(str, jars))},

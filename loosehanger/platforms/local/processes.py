@@ -333,7 +333,7 @@ def halt(region: LocalRegion, program: str) -> None:
     if not is_supervised(region):
         return
     with _supervisor(region) as supervisor:
-        _stop(region, supervisor, [program])
+        _stop(region, supervisor, [program], bound=60)
 
 
 def resume(region: LocalRegion, program: str) -> None:
@@ -532,8 +532,8 @@ def _ensure_supervisor(region: LocalRegion) -> bool:
     return True
 
 
-def _stop(region: LocalRegion, supervisor: Any, groups: Collection[str]) -> None:
-    """Stops groups of processes, all at once."""
+def _stop(region: LocalRegion, supervisor: Any, groups: Collection[str], bound: float = _STOP_SECONDS) -> None:
+    """Stops groups of processes, all at once, within ``bound`` seconds."""
 
     def stopping() -> str | None:
         names = [
@@ -546,7 +546,7 @@ def _stop(region: LocalRegion, supervisor: Any, groups: Collection[str]) -> None
     for name in groups:
         _ignoring_faults(supervisor.stopProcessGroup, name, False)
     # supervisor kills each process that does not stop within its own bound.
-    wait_for(stopping, _STOP_SECONDS, f"{region.name}: stopping processes")
+    wait_for(stopping, bound, f"{region.name}: stopping processes")
 
 
 def _update(region: LocalRegion, supervisor: Any) -> set[str]:
